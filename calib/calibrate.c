@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calibration run. The plan is deterministic and has one sample (or the model's own fixed
-   batch). Replicas run the samples that the reader has ready, each with histograms and channel sums
-   of its own, which are added up at the end. They are integers, so neither order nor threads show
-   in the result, and memory does not grow with the samples. */
+   batch); on a device it has DEVICE_UNIT samples where there are so many and the model takes any
+   number, and the last run is filled up with zeros that no one counts: the order of the samples
+   does not change what is computed of one. Replicas run the samples that the reader has ready, each
+   with histograms and channel sums of its own, which are added up at the end. They are integers, so
+   neither order nor threads show in the result, and memory does not grow with the samples. */
 #include "calib/calibrate.h"
 #include "runtime/ops/ops.h"
+#include "runtime/passes/passes.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,6 +25,21 @@ pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *model, const pare_d
                      "%s: its batch is fixed to %" PRId64 ", but only %" PRId64
                      " samples were given",
                      model->path, *unit, samples);
+}
+
+pare_status pare_calib_run_shapes(pare_ctx *ctx, const pare_model *model, const pare_data *data,
+                                  int64_t unit, pare_model **out)
+{
+    const pare_infer_options infer = {.fold = true, .lenient = true, .fold_limit = 1 << 16};
+    int at = 0;
+    PARE_TRY(pare_model_clone(ctx, out, model));
+    const pare_values *in = &(*out)->graph->in;
+    for (int i = 0; i < in->count; i++) {
+        if (in->item[i]->is_init) continue;
+        const pare_shape shape = pare_data_run_shape(data, at++, unit);
+        pare_value_set_type(in->item[i], in->item[i]->dtype, &shape);
+    }
+    return pare_pass_infer(*out, &infer);
 }
 
 /* --- the sum of the replicas' counts --- */
@@ -193,7 +211,7 @@ static pare_status load(void *user, int64_t run, pare_replica *replica)
     pare_calib_runner *t = replica->own;
     trace(t);
     if (pare_calib_on_device(j)) {
-        pare_calib_load_device(j, run, replica->runner);
+        pare_calib_load_device(t, run);
         return PARE_OK;
     }
     for (int i = 0; i < pare_plan_input_count(j->plan); i++)
@@ -205,7 +223,8 @@ static pare_status run_batch(pare_calib_job *j, const pare_batch *batch)
 {
     const pare_batch_work work = {.load = load, .in_flight = true, .user = j};
     j->batch = *batch;
-    return pare_replicas_run(j->pool, batch->first / j->unit, batch->count / j->unit, &work);
+    return pare_replicas_run(j->pool, batch->first / j->unit,
+                             (batch->count + j->unit - 1) / j->unit, &work);
 }
 
 static size_t runners_bytes(const pare_calib_job *j)
@@ -230,14 +249,15 @@ static int readers_of(const pare_calib_job *j)
     return j->options->threads > 0 ? j->options->threads : pare_cpu_cores();
 }
 
-static pare_status run_all(pare_calib_job *j, int64_t samples, pare_ranges *out)
+static pare_status run_all(pare_calib_job *j, pare_ranges *out)
 {
+    const int64_t samples = j->samples;
     size_t bytes = 0;
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) bytes += input_bytes(j, i);
     int64_t units = bytes ? (int64_t)(READ_BYTES / bytes) : 1, least = 2 * j->count;
     if (units < least) units = least;
     if (units > 256) units = 256;
-    if (units > samples / j->unit) units = samples / j->unit;
+    if (units > j->runs) units = j->runs;
     pare_reader *reader = NULL;
     PARE_TRY(pare_reader_open(j->ctx, &reader, j->data, j->options->samples, samples,
                               (int)(units * j->unit), readers_of(j)));
@@ -257,6 +277,65 @@ static pare_status run_all(pare_calib_job *j, int64_t samples, pare_ranges *out)
     out->samples = samples;
     pare_reader_close(reader);
     return st;
+}
+
+/* --- how many samples a run has --- */
+
+enum { DEVICE_UNIT = 32 };
+
+/* Do the tensors that are counted hold `unit` samples one after the other, each as a run of one has
+   it? *out is false, too, where shapes are not known. */
+static pare_status stacks(const pare_calib_job *j, const pare_model *one, const pare_model *many,
+                          bool *out)
+{
+    const char **names = NULL;
+    int count = 0;
+    PARE_TRY((j->options->minmax_only ? pare_calib_tensors : pare_calib_observed)(j->ctx, j->model,
+                                                                                  &names, &count));
+    *out = true;
+    for (int i = 0; i < count && *out; i++) {
+        const pare_value *a = pare_graph_find_own(one->graph, names[i]),
+                         *b = pare_graph_find_own(many->graph, names[i]);
+        *out = a && b && a->shape.rank > 0 && a->shape.rank == b->shape.rank;
+        for (int k = 0; *out && k < a->shape.rank; k++)
+            *out =
+                a->shape.dim[k] > 0 && b->shape.dim[k] == a->shape.dim[k] * (k ? 1 : DEVICE_UNIT);
+    }
+    pare_free(names);
+    return PARE_OK;
+}
+
+/* A model that does not take so many, whatever its inputs say, keeps a sample a run. */
+static pare_status fill_device(pare_calib_job *j)
+{
+    pare_model *one = NULL, *many = NULL;
+    bool good = false;
+    int64_t fixed;
+    if (!pare_calib_on_device(j) || j->one_by_one || j->options->sample_count < DEVICE_UNIT)
+        return PARE_OK;
+    PARE_TRY(pare_data_run_samples(j->ctx, j->data, j->model, &fixed));
+    if (fixed) return PARE_OK;
+    pare_status st = pare_calib_run_shapes(j->ctx, j->model, j->data, 1, &one);
+    if (st == PARE_OK) st = pare_calib_run_shapes(j->ctx, j->model, j->data, DEVICE_UNIT, &many);
+    if (st == PARE_OK) st = stacks(j, one, many, &good);
+    pare_model_free(one);
+    pare_model_free(many);
+    if (st != PARE_OK && st != PARE_UNSUPPORTED && st != PARE_INPUT) return st;
+    if (st != PARE_OK) pare_ctx_clear(j->ctx);
+    if (st != PARE_OK || !good) return PARE_OK;
+    j->unit = DEVICE_UNIT;
+    j->samples = j->options->sample_count;
+    j->runs = (j->samples + j->unit - 1) / j->unit;
+    return PARE_OK;
+}
+
+static pare_status choose_unit(pare_calib_job *j)
+{
+    PARE_TRY(
+        pare_calib_runs(j->ctx, j->model, j->data, j->options->sample_count, &j->unit, &j->runs));
+    j->samples = j->runs * j->unit;
+    j->fixed = j->unit > 1;
+    return fill_device(j);
 }
 
 /* --- making it ready --- */
@@ -336,36 +415,36 @@ static pare_status tell_trace(const pare_calib_job *j)
 
 static pare_status calibrate(pare_calib_job *j, pare_ranges **out)
 {
-    int64_t runs;
-    PARE_TRY(pare_calib_runs(j->ctx, j->model, j->data, j->options->sample_count, &j->unit, &runs));
+    PARE_TRY(choose_unit(j));
     PARE_TRY(make_plan(j));
-    const int64_t samples = runs * j->unit;
-    if (j->unit > 1)
+    if (j->fixed)
         pare_log(j->ctx, PARE_LOG_WARNING,
                  "%s: its batch is fixed to %" PRId64 "; %" PRId64 " of %" PRId64
                  " samples are run",
-                 j->model->path, j->unit, samples, j->options->sample_count);
+                 j->model->path, j->unit, j->samples, j->options->sample_count);
     PARE_TRY(pare_ranges_new(j->ctx, out, j->names, j->name_count));
     (*out)->minmax_only = j->options->minmax_only;
     pare_ranges_use_device(*out, j->options->device);
     const char *hash = j->options->model_hash;
     if (hash && strlen(hash) == 32) memcpy((*out)->model, hash, 33);
     if (j->options->traced) PARE_TRY(pare_timeline_new(j->ctx, &j->timeline, j->options->device));
-    PARE_TRY(open_pool(j, runs));
+    PARE_TRY(open_pool(j, j->runs));
     if (pare_calib_on_device(j)) pare_calib_log_device(j);
-    PARE_TRY(run_all(j, samples, *out));
+    PARE_TRY(run_all(j, *out));
     if (pare_calib_on_device(j)) PARE_TRY(pare_calib_gather_device(j));
     PARE_TRY(tell_trace(j));
     return add_up(j, *out);
 }
 
-pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
-                           pare_data *data, const pare_calib_options *options)
+static pare_status calibrate_once(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
+                                  pare_data *data, const pare_calib_options *options,
+                                  bool one_by_one)
 {
     pare_calib_job j = {.ctx = ctx,
                         .model = model,
                         .data = data,
                         .options = options,
+                        .one_by_one = one_by_one,
                         .add =
                             options->minmax_only ? pare_histogram_add_minmax : pare_histogram_add};
     pare_ranges *ranges = NULL;
@@ -386,4 +465,14 @@ pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *m
     else
         pare_ranges_free(ranges);
     return st;
+}
+
+/* A device that has no memory for runs of many samples takes one at a time. */
+pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
+                           pare_data *data, const pare_calib_options *options)
+{
+    const pare_status st = calibrate_once(ctx, out, model, data, options, false);
+    if (st != PARE_MEMORY || !options->device) return st;
+    pare_ctx_clear(ctx);
+    return calibrate_once(ctx, out, model, data, options, true);
 }

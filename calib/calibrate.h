@@ -37,6 +37,12 @@ PARE_NODISCARD pare_status pare_calib_runs(pare_ctx *ctx, const pare_model *mode
                                            const pare_data *data, int64_t samples, int64_t *unit,
                                            int64_t *runs);
 
+/* The model with the shapes that a run of `unit` samples has, as far as they are known. *out is
+   the caller's, also where this fails. */
+PARE_NODISCARD pare_status pare_calib_run_shapes(pare_ctx *ctx, const pare_model *model,
+                                                 const pare_data *data, int64_t unit,
+                                                 pare_model **out);
+
 /* --- one calibration --- */
 
 typedef struct pare_calib_job pare_calib_job;
@@ -47,6 +53,7 @@ typedef struct pare_calib_runner {
     pare_replica *replica;
     pare_ranges *ranges;      /* its counts */
     pare_device_stats *stats; /* those on the device; NULL: none there */
+    int64_t filled;           /* samples of the run in progress; on a device alone */
     int traced;               /* runs that the timeline has or passed over */
     pare_ptr_map place;       /* tensor of the plan -> its place in the table + 1, 0: none */
     pare_arena arena;         /* the map's */
@@ -63,6 +70,9 @@ struct pare_calib_job {
     pare_input_shape *shape;
     int input_count;
     int64_t unit; /* samples of one run */
+    int64_t samples, runs;
+    bool fixed;      /* the unit is the model's batch */
+    bool one_by_one; /* on a device, too */
     pare_status (*add)(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype, const void *data,
                        int64_t count);
     pare_replicas *pool;
@@ -88,8 +98,8 @@ bool pare_calib_on_device(const pare_calib_job *job);
 PARE_NODISCARD pare_status pare_calib_open_device(pare_calib_runner *runner);
 void pare_calib_close_device(pare_calib_runner *runner);
 
-/* Gives the runner a run's inputs. */
-void pare_calib_load_device(const pare_calib_job *job, int64_t run, pare_runner *runner);
+/* Gives the runner a run's inputs, zeros behind the last sample. */
+void pare_calib_load_device(pare_calib_runner *runner, int64_t run);
 
 /* Waits for all and brings their counts down. */
 PARE_NODISCARD pare_status pare_calib_gather_device(const pare_calib_job *job);

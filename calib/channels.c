@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calib/channels.h"
 #include "runtime/base/clones.h"
+#include "runtime/device/samples.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 16 };
+enum { LANES = PARE_CHANNELS_LANES };
 
 pare_status pare_channels_new(pare_ctx *ctx, pare_channels **out)
 {
@@ -18,7 +19,6 @@ void pare_channels_free(pare_channels *c)
     if (!c) return;
     pare_free(c->sum);
     pare_free(c->largest);
-    pare_free(c->part);
     pare_free(c);
 }
 
@@ -27,8 +27,7 @@ pare_status pare_channels_open(pare_ctx *ctx, pare_channels *c, int64_t count)
     if (c->count || count < 1) return PARE_OK;
     if (!c->sum) c->sum = pare_alloc(ctx, (size_t)count, sizeof *c->sum);
     if (!c->largest) c->largest = pare_alloc(ctx, (size_t)count, sizeof *c->largest);
-    if (!c->part) c->part = pare_alloc(ctx, (size_t)count, sizeof *c->part);
-    if (!c->sum || !c->largest || !c->part) return PARE_MEMORY;
+    if (!c->sum || !c->largest) return PARE_MEMORY;
     c->count = count;
     return PARE_OK;
 }
@@ -37,7 +36,6 @@ void pare_channels_mix(pare_channels *c)
 {
     pare_free(c->sum);
     pare_free(c->largest);
-    pare_free(c->part);
     *c = (pare_channels){.mixed = true};
 }
 
@@ -48,77 +46,127 @@ double pare_channels_mean(const pare_channels *c, int64_t i)
 
 /* --- adding --- */
 
-/* (rows, n): channels lie side by side. */
-PARE_CLONES static void add_rows(const float *x, int64_t rows, int64_t n, double *sum,
-                                 float *largest)
+/* Values of one channel of a sample, in logical order, on their way into a whole number. */
+typedef struct segment {
+    pare_channels *to;
+    int64_t channel, at; /* values so far */
+    double lane[LANES];
+    float largest;
+} segment;
+
+/* A segment's sums, `step` numbers apart, become one whole number. */
+static void settle(pare_channels *c, int64_t channel, const double *lane, int lanes, int step)
 {
-    for (int64_t r = 0; r < rows; r++, x += n)
-        for (int64_t i = 0; i < n; i++) {
-            float magnitude = fabsf(x[i]);
+    double sum = 0;
+    for (int k = 0; k < lanes; k++) sum += lane[k * step];
+    if (fabs(sum) < 0x1p60)
+        c->sum[channel] += (pare_wide)rint(ldexp(sum, PARE_WIDE_SHIFT));
+    else
+        c->lost++;
+}
+
+/* n <= width numbers a row, side by side channels: row r goes to the sums lane + r % LANES * width.
+ */
+PARE_CLONES static void add_rows(const float *x, int64_t rows, int64_t step, int n, int width,
+                                 double *lane, float *largest)
+{
+    for (int64_t r = 0; r < rows; r++, x += step) {
+        double *sum = lane + r % LANES * width;
+        for (int i = 0; i < n; i++) {
+            const float magnitude = fabsf(x[i]);
             sum[i] += (double)x[i];
             largest[i] = magnitude > largest[i] ? magnitude : largest[i];
         }
+    }
 }
 
-/* One channel's values in a row, in LANES sums. */
-PARE_CLONES static void add_run(const float *x, int64_t n, double *sum, float *largest)
+/* Rows of all channels: a sample, or a part of one that begins with a segment. */
+static void add_side_by_side(pare_channels *c, const float *x, int64_t rows)
 {
-    double s[LANES] = {0};
+    enum { WIDTH = 64 };
+    for (int64_t r = 0; r < rows; r += PARE_CHANNELS_SEGMENT, x += PARE_CHANNELS_SEGMENT * c->count)
+        for (int64_t first = 0; first < c->count; first += WIDTH) {
+            double lane[LANES * WIDTH];
+            const int64_t left = rows - r, rest = c->count - first;
+            const int n = rest < WIDTH ? (int)rest : WIDTH,
+                      lanes = left < LANES ? (int)left : LANES;
+            memset(lane, 0, (size_t)lanes * WIDTH * sizeof *lane);
+            add_rows(x + first, left < PARE_CHANNELS_SEGMENT ? left : PARE_CHANNELS_SEGMENT,
+                     c->count, n, WIDTH, lane, c->largest + first);
+            for (int i = 0; i < n; i++) settle(c, first + i, lane + i, lanes, WIDTH);
+        }
+}
+
+/* Whole turns of all lanes. */
+PARE_CLONES static void add_turns(const float *x, int64_t n, double *lane, float *largest)
+{
     float m[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (int64_t i = 0; i < n; i += LANES)
         for (int k = 0; k < LANES; k++) {
-            float magnitude = fabsf(x[i + k]);
-            s[k] += (double)x[i + k];
+            const float magnitude = fabsf(x[i + k]);
+            lane[k] += (double)x[i + k];
             m[k] = magnitude > m[k] ? magnitude : m[k];
         }
-    for (int k = 0; i < n; i++, k++) {
-        s[k] += (double)x[i];
-        m[k] = fmaxf(m[k], fabsf(x[i]));
-    }
-    for (int k = 0; k < LANES; k++) {
-        *sum += s[k];
-        *largest = fmaxf(*largest, m[k]);
+    for (int k = 0; k < LANES; k++) *largest = fmaxf(*largest, m[k]);
+}
+
+static void end_segment(segment *s)
+{
+    settle(s->to, s->channel, s->lane, LANES, 1);
+    memset(s->lane, 0, sizeof s->lane);
+}
+
+/* The next n values, which are in a row. */
+static void add_run(segment *s, const float *x, int64_t n)
+{
+    while (n > 0) {
+        const int64_t rest = PARE_CHANNELS_SEGMENT - s->at % PARE_CHANNELS_SEGMENT;
+        int64_t step = n < rest ? n : rest;
+        if (s->at % LANES || step < LANES) {
+            s->lane[s->at % LANES] += (double)*x;
+            s->largest = fmaxf(s->largest, fabsf(*x));
+            step = 1;
+        } else {
+            step -= step % LANES;
+            add_turns(x, step, s->lane, &s->largest);
+        }
+        x += step;
+        n -= step;
+        s->at += step;
+        if (s->at % PARE_CHANNELS_SEGMENT == 0) end_segment(s);
     }
 }
 
-/* Any strides, in logical order. */
-static void add_strided(pare_channels *c, const pare_view *v, int axis)
+/* Any strides; one sample. run: values of a channel in a row in memory. */
+static void add_channel(segment *s, const pare_view *v, int axis, int64_t run)
 {
-    int64_t at[PARE_MAX_RANK] = {0}, n = pare_view_count(v);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t offset = 0;
-        for (int k = 0; k < v->rank; k++) offset += at[k] * v->stride[k];
-        add_rows((const float *)v->data + offset, 1, 1, &c->part[at[axis]], &c->largest[at[axis]]);
-        for (int k = v->rank - 1; k >= 0 && ++at[k] == v->dim[k]; k--) at[k] = 0;
+    int64_t at[PARE_MAX_RANK] = {0}, n = pare_view_count(v) / v->dim[axis];
+    for (int64_t i = 0; i < n; i += run) {
+        int64_t offset = s->channel * v->stride[axis], rest = i;
+        for (int k = v->rank - 1; k >= 0; k--) {
+            if (k == axis) continue;
+            at[k] = rest % v->dim[k];
+            rest /= v->dim[k];
+            offset += at[k] * v->stride[k];
+        }
+        add_run(s, (const float *)v->data + offset, run);
     }
 }
 
-static void add_dense(pare_channels *c, const pare_view *v, int axis)
+static void add_sample(pare_channels *c, const pare_view *v, int axis)
 {
-    int64_t outer = 1, inner = 1;
-    const float *x = v->data;
-    bool side_by_side = !pare_view_rowmajor(v);
-    for (int k = 0; k < axis; k++) outer *= v->dim[k];
-    for (int k = axis + 1; k < v->rank; k++) inner *= v->dim[k];
-    if (side_by_side || inner == 1) {
-        add_rows(x, outer * inner, c->count, c->part, c->largest);
+    const bool rows = pare_view_rowmajor(v), nhwc = !rows && v->rank == 4 && pare_view_nhwc(v);
+    int64_t run = 1;
+    for (int k = axis + 1; rows && k < v->rank; k++) run *= v->dim[k];
+    if (nhwc || (rows && run == 1)) {
+        add_side_by_side(c, v->data, pare_view_count(v) / c->count);
         return;
     }
-    for (int64_t o = 0; o < outer; o++)
-        for (int64_t i = 0; i < c->count; i++, x += inner)
-            add_run(x, inner, &c->part[i], &c->largest[i]);
-}
-
-/* One sample's sums into whole numbers. */
-static void settle(pare_channels *c)
-{
     for (int64_t i = 0; i < c->count; i++) {
-        if (fabs(c->part[i]) < 0x1p60)
-            c->sum[i] += (pare_wide)rint(ldexp(c->part[i], PARE_WIDE_SHIFT));
-        else
-            c->lost++;
-        c->part[i] = 0;
+        segment s = {.to = c, .channel = i, .largest = c->largest[i]};
+        add_channel(&s, v, axis, run);
+        if (s.at % PARE_CHANNELS_SEGMENT) end_segment(&s);
+        c->largest[i] = s.largest;
     }
 }
 
@@ -134,16 +182,11 @@ pare_status pare_channels_add(pare_ctx *ctx, pare_channels *c, const pare_view *
         return PARE_OK;
     }
     pare_view v = *view;
-    bool dense = pare_view_rowmajor(view) || (v.rank == 4 && pare_view_nhwc(view));
     if (axis == 0 || samples < 1 || v.dim[0] % samples) samples = 1;
     v.dim[0] /= samples;
     for (int64_t s = 0; s < samples; s++) {
         v.data = (float *)view->data + s * v.dim[0] * view->stride[0];
-        if (dense)
-            add_dense(c, &v, axis);
-        else
-            add_strided(c, &v, axis);
-        settle(c);
+        add_sample(c, &v, axis);
     }
     c->each += (uint64_t)(n / c->count);
     return PARE_OK;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Means and largest magnitudes of a tensor's channels. Channels are axis 1 of tensors of four or
    more axes and the last axis of the others: what a convolution and a matrix product sum over. A
-   sample's values are added in double, in an order its shape alone decides; that sum becomes a
-   whole number of 2^-40 in 128 bits, and whole numbers are added up: means depend on neither order,
-   pieces, threads nor merging. */
+   channel's values in a sample, in logical order, are cut into segments of 512. Value i of a
+   segment is added in double to sum i % 16, then the 16 are added in order; this becomes a whole
+   number of 2^-40 in 128 bits, and whole numbers are added up: means depend on neither memory
+   order, pieces, threads, devices nor merging. */
 #ifndef PARE_CALIB_CHANNELS_H
 #define PARE_CALIB_CHANNELS_H
 
@@ -18,10 +19,10 @@ struct pare_channels {
     int64_t count; /* of channels; 0: nothing was added, or */
     bool mixed;    /* tensors that differ in their number: there are no means */
     uint64_t each; /* values a channel */
-    uint64_t lost; /* samples' sums that were NaN, infinite or beyond 2^60: then no mean is known */
+    uint64_t
+        lost; /* segments' sums that were NaN, infinite or beyond 2^60: then no mean is known */
     pare_wide *sum; /* (count) */
     float *largest; /* (count) of |x|; NaN does not count */
-    double *part;   /* (count) one sample's sums */
 };
 
 PARE_NODISCARD pare_status pare_channels_new(pare_ctx *ctx, pare_channels **out);

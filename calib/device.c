@@ -223,7 +223,9 @@ static pare_status observe_device(void *user, const pare_value *value, const par
     pare_calib_runner *t = user;
     int at = pare_ranges_place(t->ranges, value->name);
     if (at < 0 || !pare_type_is_float(view->dtype)) return PARE_OK;
-    return pare_device_stats_add(t->stats, at, view, t->job->unit, stream);
+    pare_view filled = *view;
+    if (t->filled < t->job->unit) filled.dim[0] = view->dim[0] / t->job->unit * t->filled;
+    return pare_device_stats_add(t->stats, at, &filled, t->filled, stream);
 }
 
 /* Inputs that are stored as pixels become floats on the device. */
@@ -252,12 +254,16 @@ void pare_calib_close_device(pare_calib_runner *t) { pare_device_stats_close(t->
 
 /* Inputs go through the runner's own, pinned memory: the batch's is the reader's again afterwards.
  */
-void pare_calib_load_device(const pare_calib_job *j, int64_t run, pare_runner *runner)
+void pare_calib_load_device(pare_calib_runner *t, int64_t run)
 {
+    const pare_calib_job *j = t->job;
+    const int64_t left = j->samples - run * j->unit;
+    t->filled = left < j->unit ? left : j->unit;
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) {
-        const pare_view to = pare_runner_input(runner, i); /* u8 of pixels */
-        const size_t bytes = pare_view_bytes(&to);
+        const pare_view to = pare_runner_input(t->replica->runner, i); /* u8 of pixels */
+        const size_t all = pare_view_bytes(&to), bytes = all / (size_t)j->unit * (size_t)t->filled;
         memcpy(to.data, pare_calib_input(j, i, run), bytes);
+        memset((char *)to.data + bytes, 0, all - bytes);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quant/output_error.h"
 
-#include "runtime/passes/passes.h"
+#include "calib/calibrate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,19 +23,9 @@ double pare_quant_values(const pare_value *v)
 pare_status pare_quant_run_shapes(pare_ctx *ctx, const pare_model *model, const pare_data *data,
                                   pare_model **out)
 {
-    const pare_infer_options infer = {.fold = true, .lenient = true, .fold_limit = 1 << 16};
     int64_t unit;
-    int at = 0;
     PARE_TRY(pare_data_run_samples(ctx, data, model, &unit));
-    if (unit < 1) unit = 1; /* any number */
-    PARE_TRY(pare_model_clone(ctx, out, model));
-    const pare_values *in = &(*out)->graph->in;
-    for (int i = 0; i < in->count; i++) {
-        if (in->item[i]->is_init) continue;
-        const pare_shape shape = pare_data_run_shape(data, at++, unit);
-        pare_value_set_type(in->item[i], in->item[i]->dtype, &shape);
-    }
-    return pare_pass_infer(*out, &infer);
+    return pare_calib_run_shapes(ctx, model, data, unit < 1 ? 1 : unit, out); /* 0: any number */
 }
 
 /* --- which samples, which outputs --- */

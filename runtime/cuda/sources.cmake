@@ -30,6 +30,7 @@ set(CUDA
   unary.cu
   calib/channels.cu
   calib/histogram.cu
+  calib/pixels.cu
   calib/search.cu
   conv/conv_direct.cu
   conv/conv_float.cu

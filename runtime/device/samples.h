@@ -41,6 +41,9 @@ typedef struct pare_histogram_dev_bins {
     unsigned long long slot[2][1 + PARE_HISTOGRAM_BINS]; /* a sign (positive first): below, bins */
 } pare_histogram_dev_bins;
 
+/* Of the values of a channel in a sample, whose sums become whole numbers (calib/channels.h). */
+enum { PARE_CHANNELS_SEGMENT = 512, PARE_CHANNELS_LANES = 16 };
+
 /* Sums of a tensor's channels as calib/channels.h defines them. */
 typedef struct pare_channel_sums {
     unsigned long long
@@ -100,7 +103,7 @@ struct pare_sample_table {
     pare_status (*histogram_add)(pare_ctx *ctx, pare_stream *stream, pare_histogram_dev *histogram,
                                  bool bins, pare_dtype dtype, const void *values, int64_t n);
     /* Adds an f32 tensor whose axis `axis` holds the channels; its first axis holds `samples`
-       samples of equal size, each of which becomes a whole number on its own. */
+       samples of equal size, whose segments are their own. */
     pare_status (*channels_add)(pare_ctx *ctx, pare_stream *stream, const pare_channel_sums *sums,
                                 const pare_view *view, int axis, int64_t samples);
     pare_status (*search)(pare_ctx *ctx, pare_stream *stream, const pare_search *search);

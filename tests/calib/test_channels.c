@@ -51,6 +51,43 @@ static void means_in_every_memory_order(void **state)
     }
 }
 
+enum { WIDE = 67, SIDE = 33, AREA = SIDE * SIDE };
+
+/* By the definition: segments of 512 values, 16 sums of double, whole numbers of 2^-40. */
+static pare_wide sum_of(const float *x)
+{
+    pare_wide sum = 0;
+    for (int first = 0; first < AREA; first += 512) {
+        double lane[16] = {0}, all = 0;
+        for (int i = 0; i < 512 && first + i < AREA; i++) lane[i % 16] += (double)x[first + i];
+        for (int k = 0; k < 16; k++) all += lane[k];
+        sum += (pare_wide)rint(all * 0x1p40);
+    }
+    return sum;
+}
+
+/* Numbers of 40 octaves, whose sums in another order would differ. */
+static void sums_are_those_of_the_definition(void **state)
+{
+    (void)state;
+    static float nchw[WIDE * AREA], nhwc[WIDE * AREA], gaps[2 * WIDE * AREA];
+    const int64_t dims[] = {1, WIDE, SIDE, SIDE};
+    pare_view v[3] = {view_of(4, dims, false, nchw), view_of(4, dims, true, nhwc),
+                      view_of(4, dims, false, gaps)};
+    for (int i = 0; i < WIDE * AREA; i++) {
+        nchw[i] = sinf((float)i) * ldexpf(1, i * 7 % 40 - 20);
+        nhwc[i % AREA * WIDE + i / AREA] = nchw[i];
+        gaps[2 * i] = nchw[i];
+    }
+    for (int k = 0; k < 4; k++) v[2].stride[k] *= 2;
+    for (int i = 0; i < 3; i++) {
+        pare_channels *c = fresh();
+        assert_int_equal(pare_channels_add(&ctx, c, &v[i], 1), PARE_OK);
+        for (int k = 0; k < WIDE; k++) assert_true(c->sum[k] == sum_of(nchw + k * AREA));
+        pare_channels_free(c);
+    }
+}
+
 /* The last axis of a matrix; halves of a batch make what the batch makes. */
 static void columns_of_a_matrix(void **state)
 {
@@ -185,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(means_in_every_memory_order),
+        cmocka_unit_test(sums_are_those_of_the_definition),
         cmocka_unit_test(columns_of_a_matrix),
         cmocka_unit_test(order_batches_and_merging_leave_no_trace),
         cmocka_unit_test(an_infinite_sum_is_no_mean),

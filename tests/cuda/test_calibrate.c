@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-enum { SAMPLES = 12, SIDE = 28, PIXELS = SIDE * SIDE };
+enum { SAMPLES = 40, SIDE = 28, PIXELS = SIDE * SIDE };
 
 static pare_ctx ctx;
 static tables files;
@@ -233,6 +233,20 @@ static void mlp_is_within_a_bin_of_the_cpu(void **state)
     compare_net("mlp", 6);
 }
 
+/* Runs of 32 samples, the second with zeros behind the last one; the order leaves no trace. */
+static void batches_are_within_a_bin_of_the_cpu(void **state)
+{
+    (void)state;
+    compare_net("mlp", 35);
+    pare_device *d = open_device();
+    pare_ranges *first = table_of(&(run){"mlp", d, 35, 1, 1, false, false, NULL});
+    pare_ranges *second = table_of(&(run){"mlp", d, 35, 4, 2, true, false, NULL});
+    assert_same_tables(first, second);
+    pare_ranges_free(first);
+    pare_ranges_free(second);
+    d->backend->close(d);
+}
+
 static void cnn_is_within_a_bin_of_the_cpu(void **state)
 {
     (void)state;
@@ -386,6 +400,7 @@ int main(void)
     const struct CMUnitTest small[] = {
         device_test(batch_threads_and_order_leave_no_trace),
         device_test(mlp_is_within_a_bin_of_the_cpu),
+        device_test(batches_are_within_a_bin_of_the_cpu),
         device_test(cnn_is_within_a_bin_of_the_cpu),
         device_test(extremes_are_near_the_cpu),
         device_test(copies_are_queued_before_computing_ends),

@@ -114,14 +114,17 @@ static void tensors_of_every_rank_and_memory_order(void **state)
                   {4, {3, 5, 1, 1}, 1},
                   {4, {2, 1, 9, 4}, 1},
                   {5, {2, 3, 2, 5, 4}, 2},
+                  {4, {2, 2, 30, 31}, 2}, /* several segments */
+                  {3, {1, 700, 11}, 1},
+                  {3, {2, 520, 5}, 2},
                   {3, {5, 2, 3}, 2}}; /* 5 rows are not 2 samples */
     pare_device *d = open_device();
-    float x[4096];
+    float x[8192];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int nhwc = 0; nhwc < (shapes[s].rank == 4 ? 2 : 1); nhwc++) {
             pare_view v = view_of(shapes[s].rank, shapes[s].dims, nhwc, x);
             int64_t n = pare_view_count(&v);
-            assert_in_range(n, 1, 4096);
+            assert_in_range(n, 1, 8192);
             fill(x, n, (uint32_t)(s + 1));
             check_tensor(d, v, (size_t)n * sizeof *x, shapes[s].samples, false);
         }

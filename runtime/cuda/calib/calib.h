@@ -37,7 +37,6 @@ typedef struct pare_cuda_channels {
     int64_t n; /* values of a channel in a sample */
     int rank;  /* axes of a sample but the channels', in logical order, none of size 1 */
     int64_t dim[PARE_MAX_RANK], stride[PARE_MAX_RANK];
-    bool in_lanes; /* a channel's values are in a row: rank 2, the second axis dense */
 } pare_cuda_channels;
 
 cudaError_t pare_cuda_channels_add(const pare_channel_sums *to, const pare_cuda_channels *view,

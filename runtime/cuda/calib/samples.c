@@ -65,29 +65,13 @@ static void merge_axes(pare_cuda_channels *v, const pare_view *view, int axis)
     }
 }
 
-/* A row-major tensor with more than one value a channel after the channels' axis. */
-static bool runs(pare_cuda_channels *v, const pare_view *view, int axis)
-{
-    int64_t outer = 1, inner = 1;
-    for (int k = 0; k < view->rank; k++)
-        *(k < axis ? &outer : &inner) *= k == axis ? 1 : view->dim[k];
-    if (!pare_view_rowmajor(view) || inner == 1) return false;
-    v->rank = 2;
-    v->dim[0] = outer / v->samples;
-    v->stride[0] = view->dim[axis] * inner;
-    v->dim[1] = inner;
-    v->stride[1] = 1;
-    return true;
-}
-
 static pare_status channels_add(pare_ctx *ctx, pare_stream *stream, const pare_channel_sums *sums,
                                 const pare_view *view, int axis, int64_t samples)
 {
     pare_cuda_channels v = {.x = view->data, .step = view->stride[axis], .n = 1};
     v.samples = axis == 0 || samples < 1 || view->dim[0] % samples ? 1 : samples;
     v.sample_step = view->dim[0] / v.samples * view->stride[0];
-    v.in_lanes = runs(&v, view, axis);
-    if (!v.in_lanes) merge_axes(&v, view, axis);
+    merge_axes(&v, view, axis);
     return launched(ctx, pare_cuda_channels_add(sums, &v, pare_cuda_stream(stream)),
                     "pare_cuda_channels_add");
 }
