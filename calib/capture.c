@@ -17,6 +17,7 @@ typedef struct kept {
     float *data;
     pare_shape shape;
     int64_t size;
+    bool borrowed; /* of another flow: its data, and no part of the room */
 } kept;
 
 /* Where an input of the plan, or a shown tensor, comes from. */
@@ -102,6 +103,67 @@ pare_capture_sizes pare_capture_sizes_of(const pare_model *model, int threads)
     return out;
 }
 
+/* --- what another flow keeps --- */
+
+/* Of two equal nodes. */
+static bool same_input(const pare_value *a, const pare_value *b)
+{
+    if (!a || !b) return a == b;
+    if (a->producer || b->producer) return a->producer && b->producer && a->producer->mark;
+    return a->data && b->data ? pare_tensor_equal(a->data, b->data) : a->data == b->data;
+}
+
+/* Bodies are not looked into. */
+static bool same_node(const pare_node *node, const pare_graph *other)
+{
+    const pare_value *v =
+        node->out_count && node->out[0] ? pare_graph_find_own(other, node->out[0]->name) : NULL;
+    const pare_node *n = v ? v->producer : NULL;
+    bool same = n && !pare_node_has_graphs(node) && pare_node_equal(node, n);
+    for (int i = 0; same && i < node->in_count; i++) same = same_input(node->in[i], n->in[i]);
+    return same;
+}
+
+/* Marks the nodes that compute the same in the other graph: in one turn where the nodes are in
+   topological order, and one that finds no more. */
+static void mark_same(const pare_graph *g, const pare_graph *other)
+{
+    for (int n = 0; n < g->node_count; n++) g->node[n]->mark = 0;
+    for (bool more = true; more;) {
+        more = false;
+        for (int n = 0; n < g->node_count; n++) {
+            if (g->node[n]->mark || !same_node(g->node[n], other)) continue;
+            g->node[n]->mark = 1;
+            more = true;
+        }
+    }
+}
+
+static pare_status add_kept(pare_capture *f, const char *name, const kept *from)
+{
+    if (!pare_grow(f->ctx, &f->kept, &f->kept_capacity, (size_t)f->kept_count, sizeof *f->kept))
+        return PARE_MEMORY;
+    kept k = *from;
+    k.name = pare_strdup(f->ctx, name);
+    if (!k.name) return PARE_MEMORY;
+    f->kept[f->kept_count++] = k;
+    return PARE_OK;
+}
+
+static pare_status borrow_kept(pare_capture *f, const pare_capture *from)
+{
+    if (!from || from->runs != f->runs || from->unit != f->unit) return PARE_OK;
+    mark_same(f->model->graph, from->model->graph);
+    for (int i = 0; i < from->kept_count; i++) {
+        kept k = from->kept[i];
+        const pare_value *v = pare_graph_find_own(f->model->graph, k.name);
+        if (!v || !v->producer || !v->producer->mark) continue;
+        k.borrowed = true;
+        PARE_TRY(add_kept(f, k.name, &k));
+    }
+    return PARE_OK;
+}
+
 pare_status pare_capture_new(pare_ctx *ctx, pare_capture **out, const pare_model *model,
                              pare_data *data, const pare_capture_options *options)
 {
@@ -113,6 +175,7 @@ pare_status pare_capture_new(pare_ctx *ctx, pare_capture **out, const pare_model
     f->batch_runs = options->batch_runs > 0 ? options->batch_runs
                                             : pare_capture_sizes_of(model, f->options.threads).runs;
     pare_status st = find_inputs(f);
+    if (st == PARE_OK) st = borrow_kept(f, options->begin_at);
     if (st == PARE_OK)
         *out = f;
     else
@@ -138,7 +201,7 @@ static int find_kept(const pare_capture *f, const char *name)
 static void kept_free(kept *k)
 {
     pare_free(k->name);
-    pare_free(k->data);
+    if (!k->borrowed) pare_free(k->data);
 }
 
 /* --- ending a pass --- */
@@ -422,11 +485,8 @@ static pare_status keep_shown(pare_capture *f)
     for (int k = 0; k < f->count; k++) {
         shown *s = &f->shown[k];
         if (!s->keep || !s->data) continue;
-        if (!pare_grow(f->ctx, &f->kept, &f->kept_capacity, (size_t)f->kept_count, sizeof *f->kept))
-            return PARE_MEMORY;
-        char *name = pare_strdup(f->ctx, s->name);
-        if (!name) return PARE_MEMORY;
-        f->kept[f->kept_count++] = (kept){name, s->data, s->shape, s->size};
+        const kept made = {.data = s->data, .shape = s->shape, .size = s->size};
+        PARE_TRY(add_kept(f, s->name, &made));
         s->data = NULL;
     }
     return PARE_OK;
@@ -490,7 +550,8 @@ static void drop_kept(pare_capture *f, const bool *needed)
             f->kept[left++] = f->kept[i];
             continue;
         }
-        f->kept_bytes -= (size_t)f->kept[i].size * sizeof(float) * (size_t)f->runs;
+        if (!f->kept[i].borrowed)
+            f->kept_bytes -= (size_t)f->kept[i].size * sizeof(float) * (size_t)f->runs;
         kept_free(&f->kept[i]);
     }
     f->kept_count = left;

@@ -19,6 +19,9 @@ typedef struct pare_capture_options {
     pare_device *device; /* NULL: the CPU */
     size_t room;         /* bytes that kept tensors may take */
     int batch_runs;      /* of a batch, at most; 0: as many as have room */
+    /* A flow of the same samples through another model. What it keeps now serves this flow, too,
+       where both models compute it by equal nodes from equal constants. Borrowed; or NULL. */
+    const pare_capture *begin_at;
 } pare_capture_options;
 
 /* A flow through a model, whose weights may change between passes; both are borrowed. */

@@ -15,7 +15,7 @@
 #include <math.h>
 
 /* Means are compared on the same samples: what they are off by is known from few. */
-enum { SAMPLES = 128, LEAST_SAMPLES = 16, JUDGES = 64, KEEP_ROOM = 1 << 28, JUDGE_ROOM = 1 << 27 };
+enum { SAMPLES = 128, LEAST_SAMPLES = 16, JUDGES = 64, KEEP_ROOM = 1 << 28 };
 static const double DEVIATIONS = 1;     /* that a fall of the error must have */
 static const double MOST_MEANS = 1e12;  /* multiply-adds of the passes that take them */
 static const double MOST_TRIALS = 2e12; /* of the trials of all layers */
@@ -325,7 +325,7 @@ static pare_status forget(const correction *c, int first)
 static pare_status correct_all(correction *c)
 {
     PARE_TRY(flow_open(c, c->s->model, false, &c->means));
-    PARE_TRY(pare_output_error_flow(&c->outputs, c->s->model, 0, JUDGE_ROOM, &c->trials));
+    PARE_TRY(pare_output_error_flow(&c->outputs, c->s->model, 0, PARE_OUTPUT_ROOM, &c->trials));
     for (int i = 0; i < c->count; i++) {
         PARE_TRY(correct(c, &c->item[i]));
         PARE_TRY(forget(c, i + 1));

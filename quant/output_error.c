@@ -2,6 +2,7 @@
 #include "quant/output_error.h"
 
 #include "calib/calibrate.h"
+#include "runtime/ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -57,6 +58,7 @@ static pare_status choose_samples(pare_output_error *e, const pare_model *model,
     const int64_t all = e->on->sample_count;
     PARE_TRY(pare_data_run_samples(e->ctx, e->on->data, model, &unit));
     if (unit < 1) unit = 1;
+    e->unit = unit;
     e->samples = ((int64_t)most + unit - 1) / unit * unit; /* whole batches of a model with one */
     if (e->samples > all) e->samples = all;
     e->sample = pare_arena_alloc(&e->arena, (size_t)e->samples + 1, sizeof *e->sample);
@@ -81,6 +83,37 @@ pare_status pare_output_error_open(pare_ctx *ctx, pare_output_error *out, const 
     return pare_data_hold(on->data, out->sample, out->samples);
 }
 
+/* --- where runs begin --- */
+
+static bool is_listed(const pare_output_error *e, const char *name)
+{
+    for (int i = 0; i < e->begins; i++)
+        if (!strcmp(e->begin[i], name)) return true;
+    return false;
+}
+
+pare_status pare_output_error_begin_late(pare_output_error *e, const pare_model *model,
+                                         const pare_model *sized)
+{
+    const pare_graph *g = model->graph;
+    double room = PARE_OUTPUT_ROOM / sizeof(float);
+    e->begin = pare_arena_alloc(&e->arena, (size_t)g->node_count + 1, sizeof *e->begin);
+    if (!e->begin) return PARE_MEMORY;
+    for (int n = g->node_count - 1; n >= 0; n--) {
+        pare_weighted part;
+        if (pare_quant_kind_of(g->node[n]) != PARE_QUANT_WEIGHTED) continue;
+        PARE_TRY(pare_op_of(g->node[n])->quant.weighted(g->node[n], &part));
+        const pare_value *x = pare_node_in(g->node[n], part.x);
+        const pare_value *like = x ? pare_graph_find_own(sized->graph, x->name) : NULL;
+        if (!like || !x->producer || x->dtype != PARE_f32 || is_listed(e, x->name)) continue;
+        const double values = pare_quant_values(like) * (double)(e->samples / e->unit);
+        if (!(values <= room)) continue;
+        room -= values;
+        e->begin[e->begins++] = x->name;
+    }
+    return PARE_OK;
+}
+
 bool pare_output_error_has(const pare_output_error *e, int64_t sample)
 {
     return bsearch(&sample, e->sample, (size_t)e->samples, sizeof sample, ascending) != NULL;
@@ -89,6 +122,7 @@ bool pare_output_error_has(const pare_output_error *e, int64_t sample)
 void pare_output_error_close(pare_output_error *e)
 {
     pare_free(e->exact);
+    pare_capture_free(e->floats);
     if (e->ctx) {
         pare_data_release(e->on->data);
         pare_arena_free(&e->arena);
@@ -106,22 +140,22 @@ pare_status pare_output_error_flow(const pare_output_error *e, const pare_model 
                                           .threads = e->on->threads,
                                           .device = e->on->device,
                                           .room = room,
-                                          .batch_runs = batch_runs};
+                                          .batch_runs = batch_runs,
+                                          .begin_at = e->floats};
     return pare_capture_new(e->ctx, out, model, e->on->data, &options);
 }
 
-/* A pass that shows the outputs, and one more tensor where there is a name. */
-static pare_status begin_outputs(const pare_output_error *e, pare_capture *flow, const char *more,
-                                 bool keep_it)
+/* A pass that shows the outputs, and `mores` more tensors. */
+static pare_status begin_outputs(const pare_output_error *e, pare_capture *flow,
+                                 const char *const *more, int mores, bool keep_them)
 {
-    const int count = e->count + (more != NULL);
+    const int count = e->count + mores;
     const char **name = pare_alloc(e->ctx, (size_t)count + 1, sizeof *name);
     bool *keep = pare_alloc(e->ctx, (size_t)count + 1, sizeof *keep);
     pare_status st = name && keep ? PARE_OK : PARE_MEMORY;
-    for (int k = 0; st == PARE_OK && k < e->count; k++) name[k] = e->name[k];
-    if (st == PARE_OK && more) {
-        name[e->count] = more;
-        keep[e->count] = keep_it;
+    for (int k = 0; st == PARE_OK && k < count; k++) {
+        name[k] = k < e->count ? e->name[k] : more[k - e->count];
+        keep[k] = k >= e->count && keep_them;
     }
     if (st == PARE_OK) st = pare_capture_begin(flow, name, keep, count);
     pare_free(keep);
@@ -134,7 +168,7 @@ static pare_status flow_open(const pare_output_error *e, pare_capture **flow,
                              const pare_model *model, const pare_output_probe *probe)
 {
     PARE_TRY(pare_output_error_flow(e, model, 0, 0, flow));
-    return begin_outputs(e, *flow, probe ? probe->name : NULL, false);
+    return begin_outputs(e, *flow, probe ? &probe->name : NULL, probe != NULL, false);
 }
 
 static double squares_apart(const float *a, const float *b, int64_t n)
@@ -215,11 +249,22 @@ static bool half_is_worse(const pare_output_error *e, const pare_capture_batch *
            pare_output_error_falls(run, was, half, 1);
 }
 
+/* Where the tensors to begin at cannot be shown, the outputs alone. */
+static pare_status floats_open(pare_output_error *e, const pare_model *model, pare_capture **flow)
+{
+    PARE_TRY(pare_output_error_flow(e, model, 0, PARE_OUTPUT_ROOM, flow));
+    const pare_status st = begin_outputs(e, *flow, e->begin, e->begins, true);
+    if (!e->begins || (st != PARE_UNSUPPORTED && st != PARE_INPUT)) return st;
+    pare_ctx_clear(e->ctx);
+    e->begins = 0;
+    return begin_outputs(e, *flow, NULL, 0, false);
+}
+
 pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model)
 {
     pare_capture *flow = NULL;
     double values = 0;
-    pare_status st = flow_open(e, &flow, model, NULL);
+    pare_status st = floats_open(e, model, &flow);
     for (int k = 0; st == PARE_OK && k < e->count; k++)
         values +=
             (double)pare_shape_count(pare_capture_shape(flow, k)) * (double)pare_capture_runs(flow);
@@ -233,7 +278,10 @@ pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model
     }
     for (int k = 0; k < e->count; k++)
         if (!(e->energy[k] > 0)) e->energy[k] = 1;
-    pare_capture_free(flow);
+    if (st == PARE_OK && e->begins)
+        e->floats = flow;
+    else
+        pare_capture_free(flow);
     return st;
 }
 
@@ -277,7 +325,7 @@ pare_status pare_output_error_onward(const pare_output_error *e, pare_capture *f
     double *sum = pare_alloc(e->ctx, (size_t)e->count + 1, sizeof *sum);
     if (!sum) return PARE_MEMORY;
     for (int64_t r = 0; r < e->runs; r++) run[r] = 0;
-    pare_status st = begin_outputs(e, flow, from, true);
+    pare_status st = begin_outputs(e, flow, &from, 1, true);
     *worth = true;
     while (st == PARE_OK && *worth) {
         pare_capture_batch batch;

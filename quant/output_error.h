@@ -12,14 +12,18 @@ typedef struct pare_output_error {
     const pare_quant_search *on;
     pare_arena arena;
     int64_t *sample, samples; /* in ascending order */
+    int64_t unit;             /* samples of a run */
     int64_t runs;             /* of these samples; 0: nothing is kept yet */
     const char **name;        /* of the f32 outputs */
     int count;
     float *exact; /* of all runs, of each output one after the other */
     double *energy;
+    const char **begin; /* (begins) tensors of the float model that are kept with the outputs */
+    int begins;
+    pare_capture *floats; /* the flow that keeps them; NULL: none does */
 } pare_output_error;
 
-enum { PARE_OUTPUT_SAMPLES = 32 };
+enum { PARE_OUTPUT_SAMPLES = 32, PARE_OUTPUT_ROOM = 1 << 27 /* bytes of kept tensors */ };
 
 /* Some of the samples, evenly: as many as time and memory allow for `trials` runs of a model of so
    many multiply-adds and output values, and at most `most`. Names the outputs of the float model;
@@ -32,6 +36,13 @@ PARE_NODISCARD pare_status pare_output_error_open(pare_ctx *ctx, pare_output_err
 /* Is it one of these samples? */
 bool pare_output_error_has(const pare_output_error *e, int64_t sample);
 void pare_output_error_close(pare_output_error *e);
+/* Runs of other models will begin at inputs of the float model's weighted nodes where they compute
+   these as it does: the last inputs in its order, as many as have room. sized: the model with the
+   shapes of a run (pare_quant_run_shapes). To be called before the outputs are kept; the model then
+   outlives the runs. */
+PARE_NODISCARD pare_status pare_output_error_begin_late(pare_output_error *e,
+                                                        const pare_model *model,
+                                                        const pare_model *sized);
 /* Runs the float model and keeps its outputs. PARE_UNSUPPORTED: they are too large. */
 PARE_NODISCARD pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model);
 /* The squared error of another model's outputs, each as a part of its energy, added up; NaN where

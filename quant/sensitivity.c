@@ -218,22 +218,30 @@ static bool all_finite(const pare_ranges *ranges)
     return true;
 }
 
-static pare_status find(search *s)
+/* Lists the candidates and opens what measures them. sized: the model with the shapes of a run. */
+static pare_status open_trials(search *s, const pare_model *sized)
 {
-    pare_model *sized = NULL;
-    double macs = 0, values = 0, all;
-    pare_status st = pare_quant_run_shapes(s->ctx, s->model, s->asked->data, &sized);
-    if (st == PARE_OK) st = list_candidates(s, sized);
-    for (int i = 0; st == PARE_OK && i < sized->graph->out.count; i++)
+    double values = 0;
+    PARE_TRY(list_candidates(s, sized));
+    for (int i = 0; i < sized->graph->out.count; i++)
         values += pare_quant_values(sized->graph->out.item[i]);
-    pare_model_free(sized);
-    PARE_TRY(st);
-    macs = sum_of(s, offsetof(candidate, macs));
+    const double macs = sum_of(s, offsetof(candidate, macs));
     within_budget(s);
     within_time(s, macs);
     PARE_TRY(pare_output_error_open(s->ctx, &s->outputs, s->model, s->asked, macs, values,
                                     s->count + 2, PARE_OUTPUT_SAMPLES));
     if (!s->outputs.count) s->count = 0;
+    return s->count ? pare_output_error_begin_late(&s->outputs, s->model, sized) : PARE_OK;
+}
+
+static pare_status find(search *s)
+{
+    pare_model *sized = NULL;
+    double all;
+    pare_status st = pare_quant_run_shapes(s->ctx, s->model, s->asked->data, &sized);
+    if (st == PARE_OK) st = open_trials(s, sized);
+    pare_model_free(sized);
+    PARE_TRY(st);
     if (!s->count) return PARE_OK;
     PARE_TRY(pare_output_error_keep(&s->outputs, s->model));
     PARE_TRY(pare_quant_rule(s->ctx, s->ranges, s->options, &s->chosen));

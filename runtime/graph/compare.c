@@ -35,6 +35,7 @@ static bool same_blobs(const pare_bytes *a, int a_count, const pare_bytes *b, in
 
 static bool same_payload(const pare_tensor *a, const pare_tensor *b)
 {
+    if (a->data == b->data && a->bytes == b->bytes && a->count == b->count) return true;
     if (a->dtype != PARE_string)
         return pare_bytes_equal((pare_bytes){a->data, a->bytes}, (pare_bytes){b->data, b->bytes});
     return a->count == b->count && same_blobs(a->data, (int)a->count, b->data, (int)b->count);
@@ -50,6 +51,13 @@ static bool same_tensor(differ *d, const pare_tensor *a, const pare_tensor *b)
         !pare_bytes_equal(a->unknown, b->unknown))
         return DIFFER(d, "tensor '%s': its notes differ", a->name ? a->name : "");
     return same_payload(a, b) || DIFFER(d, "tensor '%s': content differs", a->name ? a->name : "");
+}
+
+bool pare_tensor_equal(const pare_tensor *a, const pare_tensor *b)
+{
+    char text[128];
+    differ d = {text, sizeof text};
+    return same_tensor(&d, a, b);
 }
 
 static bool same_graph(differ *d, const pare_graph *a, const pare_graph *b);
@@ -120,6 +128,13 @@ static bool same_node(differ *d, const pare_node *a, const pare_node *b)
     for (int i = 0; i < a->attr_count; i++)
         if (!same_attr(d, &a->attr[i], &b->attr[i])) return false;
     return true;
+}
+
+bool pare_node_equal(const pare_node *a, const pare_node *b)
+{
+    char text[128];
+    differ d = {text, sizeof text};
+    return same_node(&d, a, b);
 }
 
 static bool same_values(differ *d, const char *what, const pare_values *a, const pare_values *b)

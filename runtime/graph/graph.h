@@ -385,8 +385,11 @@ PARE_NODISCARD pare_status pare_graph_name_apart(pare_graph *graph);
    and in its bodies: ONNX Runtime refuses equal names. */
 PARE_NODISCARD pare_status pare_graph_name_nodes_apart(pare_graph *graph);
 
-/* Do both attributes say the same, names of tensors and graphs among it? */
+/* Do both say the same, names of tensors and graphs among it? A node: names of its inputs, not what
+   these hold. A tensor: name, type, shape and content. */
 bool pare_attr_equal(const pare_attr *a, const pare_attr *b);
+bool pare_node_equal(const pare_node *a, const pare_node *b);
+bool pare_tensor_equal(const pare_tensor *a, const pare_tensor *b);
 
 /* NULL where both models say the same (order, names, attributes, payloads), else the first
    difference in words, in text. */
