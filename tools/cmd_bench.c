@@ -116,6 +116,16 @@ static void print_latency(const char *label, const json_t *facts)
     pare_print(stdout, "\n");
 }
 
+/* Of the latency, what the GPU's own events saw. */
+static void print_phases(const json_t *phases)
+{
+    if (!phases) return;
+    pare_print(stdout, "on the GPU    %.4g ms, copies in %.4g ms, copies out %.4g ms\n",
+               json_real_value(json_object_get(phases, "compute")),
+               json_real_value(json_object_get(phases, "copy_in")),
+               json_real_value(json_object_get(phases, "copy_out")));
+}
+
 static void print_device(const json_t *device)
 {
     char text[512];
@@ -136,6 +146,7 @@ static void print_facts(const json_t *facts)
         snprintf(text, sizeof text, "  stream %zu", i);
         print_latency(text, value);
     }
+    print_phases(json_object_get(facts, "phases_ms"));
     pare_print(stdout, "throughput    %.6g per second\n",
                json_real_value(json_object_get(facts, "throughput_per_s")));
     pare_print(stdout, "variation     %.1f %% over %lld runs\n",
@@ -174,6 +185,18 @@ static pare_status time_streams(pare_tool *tool, const bench_options *o, pare_st
     return st;
 }
 
+/* The median times of one stream's phases, where it alone works. */
+static pare_status time_phases(pare_tool *tool, const pare_streams *streams)
+{
+    pare_phase_times t;
+    if (!tool->device) return PARE_OK;
+    PARE_TRY(pare_measure_phases(tool->ctx, pare_streams_runner(streams, 0), 50, &t));
+    json_object_set_new(tool->facts, "phases_ms",
+                        json_pack("{s:f, s:f, s:f}", "copy_in", 1e3 * t.copy_in, "compute",
+                                  1e3 * t.compute, "copy_out", 1e3 * t.copy_out));
+    return PARE_OK;
+}
+
 static void say_emulated(pare_tool *tool)
 {
     json_object_set_new(tool->facts, "emulated", json_true());
@@ -200,6 +223,7 @@ static pare_status measure_plan(pare_tool *tool, const bench_options *o, const p
     PARE_TRY(pare_streams_new(tool->ctx, &streams, plan, (int)o->streams));
     pare_log_memory(tool, (size_t)o->streams * pare_plan_activation_bytes(plan));
     pare_status st = time_streams(tool, o, streams, batch);
+    if (st == PARE_OK) st = time_phases(tool, streams);
     if (st == PARE_OK && pare_plan_emulates(plan)) say_emulated(tool);
     if (st == PARE_OK)
         json_object_set_new(tool->facts, "peak_memory_bytes", json_integer(pare_peak_memory()));

@@ -4,7 +4,6 @@
 #define PARE_TOOLS_TIMES_H
 
 #include "runtime/eval/eval.h"
-#include "tools/times.h"
 
 #include <jansson.h>
 

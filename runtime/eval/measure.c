@@ -231,7 +231,7 @@ bool pare_plan_emulates(const pare_plan *plan)
     return false;
 }
 
-/* --- the steps of a plan --- */
+/* --- the steps of a plan, the phases of a run --- */
 
 enum { STEP_RUNS = 21 };
 
@@ -260,5 +260,34 @@ pare_status pare_measure_steps(pare_ctx *ctx, pare_runner *runner, double percen
         seconds[i] = pare_stats_percentile(one, STEP_RUNS, percentile);
     }
     pare_free(times);
+    return st;
+}
+
+pare_status pare_measure_phases(pare_ctx *ctx, pare_runner *runner, double percentile,
+                                pare_phase_times *out)
+{
+    enum { PHASES = 3, MOST = 1 << 12 };
+    static const double ENOUGH = 0.2;
+    double *ms = pare_alloc(ctx, (size_t)PHASES * MOST, sizeof *ms), *from[PHASES];
+    const double start = pare_seconds();
+    pare_phase_times one;
+    int runs = 0;
+    pare_status st = ms ? PARE_OK : PARE_MEMORY;
+    for (int k = 0; k < PHASES; k++) from[k] = ms + k * MOST;
+    pare_runner_time_phases(runner, &one);
+    while (st == PARE_OK && runs < MOST && (runs < STEP_RUNS || pare_seconds() - start < ENOUGH)) {
+        st = pare_runner_run(runner);
+        if (st == PARE_OK) st = pare_ctx_poll(ctx);
+        from[0][runs] = one.copy_in;
+        from[1][runs] = one.compute;
+        from[2][runs++] = one.copy_out;
+    }
+    pare_runner_time_phases(runner, NULL);
+    for (int k = 0; st == PARE_OK && k < PHASES; k++) pare_stats_sort(from[k], (size_t)runs);
+    if (st == PARE_OK)
+        *out = (pare_phase_times){pare_stats_percentile(from[0], (size_t)runs, percentile),
+                                  pare_stats_percentile(from[1], (size_t)runs, percentile),
+                                  pare_stats_percentile(from[2], (size_t)runs, percentile)};
+    pare_free(ms);
     return st;
 }

@@ -124,6 +124,8 @@ void pare_runner_device_close(pare_runner *r)
     pinned_free(r);
     for (int i = 0; on->event && i <= r->plan->step_count; i++)
         if (on->event[i]) d->streams->event_close(on->event[i]);
+    for (int i = 0; i < PARE_PHASE_ENDS; i++)
+        if (on->phase[i]) d->streams->event_close(on->phase[i]);
     for (int i = 0; i < on->segment_count; i++)
         if (on->segment[i].captured) d->streams->drop(on->segment[i].captured);
     for (int i = 0; on->raw && i < r->plan->input_count; i++)
@@ -174,12 +176,16 @@ pare_status pare_runner_device_show(pare_runner *r, pare_view *view)
     return PARE_OK;
 }
 
+static pare_status mark(pare_runner *r, pare_event **event)
+{
+    pare_device *d = r->plan->options.device;
+    if (!*event) PARE_TRY(d->streams->event_open(r->ctx, d, event));
+    return d->streams->event_mark(r->ctx, r->device->stream, *event);
+}
+
 pare_status pare_runner_device_mark(pare_runner *r, int at)
 {
-    pare_runner_device *on = r->device;
-    pare_device *d = r->plan->options.device;
-    if (!on->event[at]) PARE_TRY(d->streams->event_open(r->ctx, d, &on->event[at]));
-    return d->streams->event_mark(r->ctx, on->stream, on->event[at]);
+    return mark(r, &r->device->event[at]);
 }
 
 static pare_status device_times(pare_runner *r)
@@ -189,6 +195,22 @@ static pare_status device_times(pare_runner *r)
         PARE_TRY(
             q->event_seconds(r->ctx, r->device->event[i], r->device->event[i + 1], &r->times[i]));
     return PARE_OK;
+}
+
+/* Before phase `end`, or after the last. */
+static pare_status phase_mark(pare_runner *r, int end)
+{
+    return r->phases ? mark(r, &r->device->phase[end]) : PARE_OK;
+}
+
+static pare_status phase_times(pare_runner *r)
+{
+    const pare_stream_table *q = r->plan->options.device->streams;
+    pare_event *const *end = r->device->phase;
+    pare_phase_times *p = r->phases;
+    PARE_TRY(q->event_seconds(r->ctx, end[0], end[1], &p->copy_in));
+    PARE_TRY(q->event_seconds(r->ctx, end[1], end[2], &p->compute));
+    return q->event_seconds(r->ctx, end[2], end[3], &p->copy_out);
 }
 
 static pare_status segment_capture(pare_runner *r, pare_segment *s)
@@ -356,13 +378,17 @@ static pare_status work_queue(pare_runner *r, int first, int count)
     r->device->first = first;
     r->device->count = count;
     if (!first) {
+        PARE_TRY(phase_mark(r, 0));
         PARE_TRY(phase(r, "copy in", inputs_upload));
         PARE_TRY(fault_clear(r));
+        PARE_TRY(phase_mark(r, 1));
     }
     PARE_TRY(phase(r, "compute", steps_play));
     if (first + count < r->plan->step_count) return PARE_OK;
     if (r->times) PARE_TRY(pare_runner_device_mark(r, r->plan->step_count));
-    return phase(r, "copy out", outputs_download);
+    PARE_TRY(phase_mark(r, 2));
+    PARE_TRY(phase(r, "copy out", outputs_download));
+    return phase_mark(r, 3);
 }
 
 /* A call that waits learns of the failure of any work before it: the message says which that was,
@@ -405,5 +431,6 @@ pare_status pare_runner_device_wait(pare_runner *r)
     pare_status st = r->plan->options.device->backend->sync(r->ctx, r->device->stream);
     if (st == PARE_OK) st = fault_tell(r);
     if (st == PARE_OK && r->times) st = device_times(r);
+    if (st == PARE_OK && r->phases) st = phase_times(r);
     return name_run(r, st);
 }

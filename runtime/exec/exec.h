@@ -155,6 +155,13 @@ int pare_runner_inner_steps(const pare_runner *runner, pare_inner_step *out, int
 /* Seconds each step took in the last run; NULL stops timing. times: (step_count). */
 void pare_runner_profile(pare_runner *runner, double *times);
 
+/* Seconds of a run on a device, by its own events: captured graphs stay in use. */
+typedef struct pare_phase_times {
+    double copy_in, compute, copy_out;
+} pare_phase_times;
+/* Each run writes them; NULL stops that. On the CPU nothing is written. */
+void pare_runner_time_phases(pare_runner *runner, pare_phase_times *phases);
+
 /* What was done when: spans of work, each on a lane of a stream. Marks are put into the streams
    between the work (on the CPU: the clock is read), and are read when all of it is done. One thread
    at a time. */

@@ -236,6 +236,11 @@ void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, 
 
 void pare_runner_profile(pare_runner *runner, double *times) { runner->times = times; }
 
+void pare_runner_time_phases(pare_runner *runner, pare_phase_times *phases)
+{
+    runner->phases = phases;
+}
+
 static pare_status observe_call(pare_runner *r, const pare_value *value, const pare_view *view)
 {
     if (r->observe) return r->observe(r->observe_user, value, view);

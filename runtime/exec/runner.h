@@ -30,6 +30,7 @@ struct pare_runner {
     pare_observe_device_fn observe_device;
     void *observe_user;
     double *times;
+    pare_phase_times *phases;
     pare_interpreter *interpreter; /* of the plan's dynamic part; NULL: it has none */
     pare_timeline *timeline;
     int track;                  /* this runner's number in the timeline */
@@ -54,6 +55,8 @@ typedef struct pare_raw_input {
     bool floats;    /* some step reads it as floats */
 } pare_raw_input;
 
+enum { PARE_PHASE_ENDS = 4 }; /* of three phases, one behind the other */
+
 /* What a runner has on its plan's device. Inputs go up before a run, outputs come down after it. */
 struct pare_runner_device {
     pare_stream *stream;
@@ -61,7 +64,8 @@ struct pare_runner_device {
     char *buffer;        /* activations, scratch, inputs */
     pare_view *output;   /* (output_count) on the device; data NULL: nothing to bring down */
     pare_event **event;  /* (step_count + 1), for profiles; made at the first */
-    void *seen;          /* host copy of the tensor an observer looks at */
+    pare_event *phase[PARE_PHASE_ENDS]; /* before and after each phase; made at the first */
+    void *seen;                         /* host copy of the tensor an observer looks at */
     size_t seen_bytes;
     pare_segment *segment;
     int segment_count;

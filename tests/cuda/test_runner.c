@@ -116,6 +116,29 @@ static void a_shape_is_recorded_once(void **state)
     close_all(&f);
 }
 
+/* Phases are timed by four events around the copies and the graph, which stays in use. */
+static void phases_are_timed_around_the_graph(void **state)
+{
+    (void)state;
+    fixture f;
+    pare_phase_times t = {-1, -1, -1};
+    open_zoo(&f, "datasets/zoo/mlp.onnx");
+    pare_runner *r = runner_new(&f);
+    for (int i = 0; i < 3; i++) check(&f, pare_runner_run(r));
+    const uint64_t marks = simt_calls_of("cudaEventRecord"),
+                   graphs = simt_calls_of("cudaGraphLaunch");
+    pare_runner_time_phases(r, &t);
+    check(&f, pare_runner_run(r));
+    assert_int_equal(simt_calls_of("cudaEventRecord"), marks + 4);
+    assert_int_equal(simt_calls_of("cudaGraphLaunch"), graphs + 1);
+    assert_true(t.copy_in >= 0 && t.compute >= 0 && t.copy_out >= 0);
+    pare_runner_time_phases(r, NULL);
+    check(&f, pare_runner_run(r));
+    assert_int_equal(simt_calls_of("cudaEventRecord"), marks + 4);
+    pare_runner_free(r);
+    close_all(&f);
+}
+
 /* Two runners of one plan, both in progress at once, give what one gives. */
 static void two_runners_share_a_plan(void **state)
 {
@@ -271,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(a_played_run_allocates_and_waits_for_nothing),
         device_test(a_shape_is_recorded_once),
+        device_test(phases_are_timed_around_the_graph),
         device_test(two_runners_share_a_plan),
         device_test(steps_on_the_host_part_recordings),
         device_test(dropout_drops_nothing),
