@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare.FusedAttention and Attention (23, 24) in plain C, any strides: Y = softmax(scale * Q K^T +
    mask) V along the last axis, sums in double, rounded once to Y's type ("Attention Is All You
-   Need", Vaswani et al. 2017, section 3.2.1). The scores of one row live in scratch. */
+   Need", Vaswani et al. 2017, section 3.2.1). The scores of one row live in scratch. Of f16 and
+   bf16 under a mask, FusedAttention also rounds scores, and their sums with the mask. */
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
@@ -44,6 +45,15 @@ static int64_t leading(const pare_view *v, int rank, const int64_t *index)
     return offset;
 }
 
+/* The nearest number of the type (through f32); PARE_NOTYPE: v. */
+static double rounded(double v, pare_dtype type)
+{
+    uint16_t half;
+    if (type == PARE_NOTYPE) return v;
+    pare_type(type)->from_f32_ref(&half, (float)v);
+    return (double)pare_type(type)->to_f32(&half);
+}
+
 static void scores_row(const pare_attention_views *x, float scale, const heads *h, double *score)
 {
     const pare_view *q = &x->q, *k = &x->k, *mask = x->mask;
@@ -59,7 +69,8 @@ static void scores_row(const pare_attention_views *x, float scale, const heads *
         if (mask) {
             int last = mask->rank - 1;
             int64_t step = last < 0 || mask->dim[last] == 1 ? 0 : mask->stride[last];
-            sum += pare_ref_get(mask, h->mask + j * step);
+            sum = rounded(rounded(sum, x->rounded) + pare_ref_get(mask, h->mask + j * step),
+                          x->rounded);
         }
         score[j] = sum;
         if (sum > high) high = sum;

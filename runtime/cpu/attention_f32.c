@@ -3,10 +3,12 @@
    Y = softmax(scale * Q K^T + mask) V. A task packs K^T and V of its head into rows padded to whole
    blocks of columns, then takes 24 rows of Q at a time: their scores, softmax and part of Y, all
    while they are in the cache. Every sum runs in one order whatever the threads. Keys that no row
-   of a block may see (causal, not valid) are left out of its products. */
+   of a block may see (causal, not valid) are left out of its products. Operands that were f16 or
+   bf16 have their scores rounded where pare_attention_views says so. */
 #include "runtime/base/size.h"
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/fast.h"
+#include "runtime/cpu/float16.h"
 #include "runtime/cpu/gemm/float_block.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/softmax_rows.h"
@@ -52,6 +54,7 @@ typedef struct operands {
     int64_t group;              /* heads of Q for one head of K and V */
     const pare_view *mask, *valid;
     bool causal;
+    pare_dtype rounded; /* of pare_attention_views */
 } operands;
 
 static operands operands_of(const pare_call *c)
@@ -60,8 +63,13 @@ static operands operands_of(const pare_call *c)
     if (s->fused) {
         const pare_attention_views x =
             pare_attention_views_of(c->node, c->in, c->in_count, &c->out[0]);
-        return (operands){
-            .q = x.q, .y = x.y, .key = {{0}, x.k}, .value = {{0}, x.v}, .group = 1, .mask = x.mask};
+        return (operands){.q = x.q,
+                          .y = x.y,
+                          .key = {{0}, x.k},
+                          .value = {{0}, x.v},
+                          .group = 1,
+                          .mask = x.mask,
+                          .rounded = x.rounded};
     }
     const pare_sdpa_views v = pare_sdpa_views_of(c, &s->sdpa);
     return (operands){.q = v.q,
@@ -83,7 +91,7 @@ typedef struct mask_row {
 } mask_row;
 
 /* s = scale * s + mask, n of them. */
-PARE_CLONES static void masked(float *s, int64_t n, float scale, const mask_row *mask)
+PARE_CLONES static void mask_add(float *s, int64_t n, float scale, const mask_row *mask)
 {
     if (mask->add)
         for (int64_t i = 0; i < n; i++) s[i] = s[i] * scale + mask->add[i * mask->step];
@@ -92,6 +100,20 @@ PARE_CLONES static void masked(float *s, int64_t n, float scale, const mask_row 
             s[i] = mask->keep[i * mask->step] ? s[i] * scale : -INFINITY;
     else
         for (int64_t i = 0; i < n; i++) s[i] *= scale;
+}
+
+/* The same, with both results rounded to the type: PARE_NOTYPE keeps them as they are. */
+static void masked(float *s, int64_t n, float scale, const mask_row *mask, pare_dtype rounded)
+{
+    static const mask_row none = {NULL, NULL, 0};
+    if (rounded == PARE_NOTYPE) {
+        mask_add(s, n, scale, mask);
+        return;
+    }
+    mask_add(s, n, scale, &none);
+    pare_round_to(s, rounded, n);
+    mask_add(s, n, 1, mask);
+    pare_round_to(s, rounded, n);
 }
 
 /* Offset of a head in K or V, whose head count is Y's over the group. */
@@ -181,7 +203,7 @@ static void rows_run(const attention_state *s, const operands *o, int64_t head, 
             const mask_row mask = mask_of_row(o, head, row + i);
             const int64_t seen = keys_of_row(s, o, head, row + i);
             float *score = scores + i * s->padded_keys;
-            masked(score, seen, s->scale, &mask);
+            masked(score, seen, s->scale, &mask, o->rounded);
             pare_softmax_rows(score, 1, seen);
             for (int64_t j = seen; j < keys; j++) score[j] = 0;
             if (seen == 0) score[0] = NAN; /* 0 / 0 */

@@ -82,6 +82,17 @@ static void narrow_row(uint16_t *dst, const float *src, pare_dtype half, int64_t
     }
 }
 
+void pare_round_to(float *x, pare_dtype half, int64_t count)
+{
+    enum { PART = 256 };
+    uint16_t part[PART];
+    for (int64_t i = 0; i < count; i += PART) {
+        const int64_t n = count - i < PART ? count - i : PART;
+        narrow_row(part, x + i, half, n);
+        widen_row(x + i, part, half, n);
+    }
+}
+
 enum { WORTH = 65536 }; /* elements below which a second thread does not pay */
 
 void pare_widen(float *dst, const void *src, pare_dtype half, int64_t count, int threads)

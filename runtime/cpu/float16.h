@@ -9,4 +9,7 @@
 void pare_widen(float *dst, const void *src, pare_dtype type, int64_t count, int threads);
 void pare_narrow(void *dst, const float *src, pare_dtype type, int64_t count, int threads);
 
+/* Each of x becomes the nearest number of the type. */
+void pare_round_to(float *x, pare_dtype type, int64_t count);
+
 #endif

@@ -50,7 +50,10 @@ static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_atte
             sum = fmaf(pare_number_at(a.q.data, a.dtype, q + d * a.q.last),
                        pare_number_at(a.k.data, a.dtype, k + j * a.k.row + d * a.k.last), sum);
         sum = pare_lanes_sum(sum) * a.scale;
-        if (a.mask.data) sum += pare_number_at(a.mask.data, a.mask_type, m + j * a.mask.last);
+        if (a.mask.data)
+            sum = pare_number_round(
+                a.dtype, pare_number_round(a.dtype, sum) +
+                             pare_number_at(a.mask.data, a.mask_type, m + j * a.mask.last));
         if (lane == 0) score[j] = sum;
     }
     __syncthreads();

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fused attention, softmax(scale * Q K^T + mask) V ("Attention Is All You Need", Vaswani et al.
-   2017, section 3.2.1), as kernels see it. */
+   2017, section 3.2.1), as kernels see it. Of f16 and bf16 under a mask, scale * Q K^T and its sum
+   with the mask are rounded to this type, as the operators round them (rounded of
+   pare_attention_views). */
 #ifndef PARE_RUNTIME_CUDA_ATTENTION_CUH
 #define PARE_RUNTIME_CUDA_ATTENTION_CUH
 

@@ -6,12 +6,11 @@
    one comes. What two scores of a row's neighbours are as sums is what the product with V wants as
    factors. K and V are read once for 64 queries; tiles of keys that a constant mask takes from all
    of these, half of them under a causal one, are not. Exponentials are of base 2: scores are scaled
-   by log2(e) more. */
+   by log2(e) more; those under a mask, which are rounded to Y's type first, when the largest is
+   taken away. */
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/device/mma.cuh"
-
-#include <float.h>
 
 enum {
     WARPS = 4,
@@ -22,7 +21,7 @@ enum {
 };
 enum {
     MASK_NONE,
-    MASK_ROW,   /* one for all queries */
+    MASK_ROW,   /* of Y's type, one for all queries */
     MASK_PAIRS, /* of Y's type, two neighbouring keys in an aligned word */
     MASK_ANY
 };
@@ -71,6 +70,27 @@ template <int KIND> SIMT_INLINE float2 unpacked(unsigned bits)
     return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
 }
 
+/* What a word of two numbers is. */
+template <int KIND> struct pair_of;
+template <> struct pair_of<PARE_f16> {
+    typedef __half2 type;
+};
+template <> struct pair_of<PARE_bf16> {
+    typedef __nv_bfloat162 type;
+};
+
+/* Both numbers of a word to those of another, each sum rounded. */
+template <int KIND> SIMT_INLINE unsigned pair_sum(unsigned a, unsigned b)
+{
+    unsigned bits;
+    typename pair_of<KIND>::type x, y;
+    memcpy(static_cast<void *>(&x), &a, sizeof a);
+    memcpy(static_cast<void *>(&y), &b, sizeof b);
+    x = __hadd2(x, y);
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 /* Of a warp's rows lane / 4 and lane / 4 + 8: over the four lanes that share them. */
 SIMT_INLINE float row_max(float v)
 {
@@ -103,53 +123,62 @@ SIMT_INLINE void scores_make(flash_scores &s, const unsigned q[D / 16][4], const
     }
 }
 
-/* What a mask adds to scores of base 2. What of it is finite stays so: of a row that is masked
-   throughout, all keys count alike. */
-SIMT_INLINE float mask_scaled(float v)
+/* The mask of one query and key; 0 where one of them is none. m: where the mask of this head is. */
+SIMT_INLINE float mask_at(const pare_cuda_attend &a, int64_t m, int64_t query, int key)
 {
-    const float scaled = v * LOG2_E;
-    return scaled == -INFINITY && v != -INFINITY ? -FLT_MAX : scaled;
-}
-SIMT_INLINE float mask_at(const pare_cuda_attend &a, int64_t at)
-{
-    return mask_scaled(pare_number_at(a.mask.data, a.mask_type, at));
+    return query < a.queries && key < a.keys
+               ? pare_number_at(a.mask.data, a.mask_type,
+                                m + query * a.mask.row + key * a.mask.last)
+               : 0;
 }
 
-template <int KIND>
-SIMT_INLINE void scores_mask_pairs(flash_scores &s, const pare_cuda_attend &a, int64_t row, int key,
-                                   int64_t m)
+/* Of MASK_ROW: a key and the next one. */
+SIMT_INLINE unsigned mask_pair(const pare_cuda_attend &a, int64_t m, int key)
 {
-    PARE_UNROLL for (int h = 0; h < 2; h++)
-    {
-        if (row + h * 8 >= a.queries) continue;
-        const uint16_t *line =
-            static_cast<const uint16_t *>(a.mask.data) + m + (row + h * 8) * a.mask.row + key;
-        PARE_UNROLL for (int j = 0; j < KEYS / 8; j++)
-        {
-            if (key + j * 8 >= a.keys) continue;
-            const float2 two = unpacked<KIND>(*reinterpret_cast<const unsigned *>(line + j * 8));
-            s.at[j][h * 2] += mask_scaled(two.x);
-            s.at[j][h * 2 + 1] += mask_scaled(two.y);
-        }
+    const uint16_t *mask = static_cast<const uint16_t *>(a.mask.data) + m;
+    const unsigned low = key < a.keys ? mask[key * a.mask.last] : 0u;
+    return key + 1 < a.keys ? low | (unsigned)mask[(key + 1) * a.mask.last] << 16 : low;
+}
+
+/* Scales two neighbouring scores of a query, and adds the mask. of_keys: of MASK_ROW. */
+template <int KIND, int MASK>
+SIMT_INLINE void pair_mask(float s[2], const pare_cuda_attend &a, int64_t query, int key, int64_t m,
+                           unsigned of_keys)
+{
+    if (MASK == MASK_NONE) {
+        const float scale = a.scale * LOG2_E;
+        s[0] *= scale;
+        s[1] *= scale;
+        return;
     }
+    const unsigned score = packed<KIND>(s[0] * a.scale, s[1] * a.scale);
+    unsigned sum;
+    if (MASK == MASK_ANY) {
+        const float2 two = unpacked<KIND>(score);
+        sum =
+            packed<KIND>(two.x + mask_at(a, m, query, key), two.y + mask_at(a, m, query, key + 1));
+    } else {
+        const uint16_t *mask =
+            static_cast<const uint16_t *>(a.mask.data) + m + query * a.mask.row + key;
+        const bool there = MASK == MASK_PAIRS && query < a.queries && key < a.keys;
+        sum = pair_sum<KIND>(score, there ? *reinterpret_cast<const unsigned *>(mask) : of_keys);
+    }
+    const float2 two = unpacked<KIND>(sum);
+    s[0] = two.x;
+    s[1] = two.y;
 }
 
-/* Scales scores, and adds the mask. row, key: of the first score; m: where the mask of this head
-   is; of MASK_ROW: what it adds to the tile's keys, from that of the first score on. */
-template <int MASK>
-SIMT_INLINE void scores_mask(flash_scores &s, const pare_cuda_attend &a, int64_t row, int key,
-                             int64_t m, const float *of_keys)
+/* Scales scores, and adds the mask. query, key: of the first score; m: where the mask of this head
+   is; of_keys: of MASK_ROW, the words of the tile's keys from the first score's on. */
+template <int KIND, int MASK>
+SIMT_INLINE void scores_mask(flash_scores &s, const pare_cuda_attend &a, int64_t query, int key,
+                             int64_t m, const unsigned *of_keys)
 {
-    const float scale = a.scale * LOG2_E;
-    PARE_UNROLL for (int j = 0; j < KEYS / 8; j++) PARE_UNROLL for (int r = 0; r < 4; r++)
+    PARE_UNROLL for (int j = 0; j < KEYS / 8; j++)
     {
-        s.at[j][r] *= scale;
-        if (MASK == MASK_ROW) s.at[j][r] += of_keys[j * 8 + r % 2];
-        if (MASK != MASK_ANY) continue;
-        const int64_t query = row + r / 2 * 8;
-        const int at = key + j * 8 + r % 2;
-        if (at < a.keys && query < a.queries)
-            s.at[j][r] += mask_at(a, m + query * a.mask.row + at * a.mask.last);
+        const unsigned word = MASK == MASK_ROW ? of_keys[j * 4] : 0;
+        PARE_UNROLL for (int h = 0; h < 2; h++)
+            pair_mask<KIND, MASK>(&s.at[j][h * 2], a, query + h * 8, key + j * 8, m, word);
     }
 }
 
@@ -160,8 +189,14 @@ SIMT_INLINE void scores_end(flash_scores &s, int keys)
         PARE_UNROLL for (int r = 0; r < 4; r++) if (j * 8 + r % 2 >= keys) s.at[j][r] = -INFINITY;
 }
 
+/* e^v, of scores that a mask was added to; the others were scaled for 2^v. */
+template <int MASK> SIMT_INLINE float power(float v)
+{
+    return exp2f(MASK == MASK_NONE ? v : v * LOG2_E);
+}
+
 /* Scores become exponentials; what of Y was made before them is scaled. */
-template <int D>
+template <int D, int MASK>
 SIMT_INLINE void scores_join(flash_scores &s, float y[D / 8][4], float top[2], float total[2])
 {
     PARE_UNROLL for (int h = 0; h < 2; h++)
@@ -170,11 +205,11 @@ SIMT_INLINE void scores_join(flash_scores &s, float y[D / 8][4], float top[2], f
         PARE_UNROLL for (int j = 0; j < KEYS / 8; j++) most =
             fmaxf(most, fmaxf(s.at[j][h * 2], s.at[j][h * 2 + 1]));
         most = row_max(most);
-        const float base = most == -INFINITY ? 0 : most, less = exp2f(top[h] - base);
+        const float base = most == -INFINITY ? 0 : most, less = power<MASK>(top[h] - base);
         PARE_UNROLL for (int j = 0; j < KEYS / 8; j++) PARE_UNROLL for (int r = 0; r < 2; r++)
         {
             float *v = &s.at[j][h * 2 + r];
-            *v = exp2f(*v - base);
+            *v = power<MASK>(*v - base);
             sum += *v;
         }
         top[h] = most;
@@ -216,7 +251,7 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
     attention_flash(pare_cuda_attend a)
 {
     SIMT_DYN_SHARED(flash_rows<D>, shared); /* Q, two of K, two of V */
-    SIMT_SHARED(float, masks, [2][KEYS]);
+    SIMT_SHARED(unsigned, masks, [2][KEYS / 2]);
     flash_rows<D> *qs = shared, *ks = shared + 1, *vs = shared + 3;
     const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
     const int blocks = (int)((a.queries + QUERIES - 1) / QUERIES);
@@ -234,9 +269,9 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
         if (tile < tiles) {
             rows_bring<D>(ks + tile % 2, k, a.k.row, tile * KEYS, a.keys, a.depth);
             rows_bring<D>(vs + tile % 2, v, a.v.row, tile * KEYS, a.keys, a.width);
-            const int at = tile * KEYS + (int)threadIdx.x;
-            if (MASK == MASK_ROW && threadIdx.x < KEYS)
-                masks[tile % 2][threadIdx.x] = at < a.keys ? mask_at(a, m + at * a.mask.last) : 0;
+            const int at = (int)threadIdx.x;
+            if (MASK == MASK_ROW && at < KEYS / 2)
+                masks[tile % 2][at] = mask_pair(a, m, tile * KEYS + at * 2);
         }
         simt_cp_async_commit();
     };
@@ -257,10 +292,9 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
         __syncthreads();
         scores_make<KIND, D>(s, q, ks + tile % 2);
         const int key = tile * KEYS + (lane & 3) * 2;
-        scores_mask<MASK>(s, a, row, key, m, masks[tile % 2] + (lane & 3) * 2);
-        if (MASK == MASK_PAIRS) scores_mask_pairs<KIND>(s, a, row, key, m);
+        scores_mask<KIND, MASK>(s, a, row, key, m, masks[tile % 2] + (lane & 3));
         if ((tile + 1) * KEYS > a.keys) scores_end(s, a.keys - key);
-        scores_join<D>(s, y, top, total);
+        scores_join<D, MASK>(s, y, top, total);
         values_add<KIND, D>(y, s, vs + tile % 2);
         __syncthreads(); /* its rows are read: the next but one may come */
     }
@@ -310,9 +344,9 @@ template <int KIND, int D>
 static cudaError_t mask_launch(const pare_cuda_attend *a, cudaStream_t stream)
 {
     if (!a->mask.data) return flash_launch<KIND, D, MASK_NONE>(a, stream);
-    if (a->mask.row && mask_is_paired(a)) return flash_launch<KIND, D, MASK_PAIRS>(a, stream);
-    return a->mask.row ? flash_launch<KIND, D, MASK_ANY>(a, stream)
-                       : flash_launch<KIND, D, MASK_ROW>(a, stream);
+    if (a->mask_type == a->dtype && !a->mask.row) return flash_launch<KIND, D, MASK_ROW>(a, stream);
+    return mask_is_paired(a) ? flash_launch<KIND, D, MASK_PAIRS>(a, stream)
+                             : flash_launch<KIND, D, MASK_ANY>(a, stream);
 }
 
 template <int KIND> static cudaError_t depth_launch(const pare_cuda_attend *a, cudaStream_t stream)

@@ -271,11 +271,14 @@ static pare_view moved_view(const pare_node *node, int operand, const pare_view 
 pare_attention_views pare_attention_views_of(const pare_node *node, const pare_view *in,
                                              int in_count, const pare_view *y)
 {
+    const pare_dtype type = node->in[0]->dtype;
+    const bool masked = in_count > 3 && in[3].dtype, half = type == PARE_f16 || type == PARE_bf16;
     return (pare_attention_views){.q = moved_view(node, PARE_ATTENTION_Q, &in[0]),
                                   .k = moved_view(node, PARE_ATTENTION_K, &in[1]),
                                   .v = moved_view(node, PARE_ATTENTION_V, &in[2]),
                                   .y = moved_view(node, PARE_ATTENTION_Y, y),
-                                  .mask = in_count > 3 && in[3].dtype ? &in[3] : NULL};
+                                  .mask = masked ? &in[3] : NULL,
+                                  .rounded = masked && half ? type : PARE_NOTYPE};
 }
 
 int64_t pare_attention_head_offset(const pare_view *v, const pare_view *y, int64_t head)

@@ -26,10 +26,15 @@ bool pare_attention_is_moved(const pare_node *node, int operand);
 /* The shape of an operand as (..., length, size), its heads before them; of Y also back. */
 pare_shape pare_attention_shape(const pare_node *node, int operand, const pare_shape *shape);
 
-/* Q, K, V and Y as (..., length, size) of the same memory; mask: NULL where there is none. */
+/* Q, K, V and Y as (..., length, size) of the same memory; mask: NULL where there is none.
+   rounded: f16 or bf16 where scale * Q K^T, and then its sum with the mask, are rounded to this
+   type, as the operators round them that the node stands for: of a query whose keys a mask takes
+   away by the type's lowest number, all sums are alike. It is the node's type also where a kernel
+   is given f32 copies. PARE_NOTYPE of other types, and without a mask. */
 typedef struct pare_attention_views {
     pare_view q, k, v, y;
     const pare_view *mask;
+    pare_dtype rounded;
 } pare_attention_views;
 pare_attention_views pare_attention_views_of(const pare_node *node, const pare_view *in,
                                              int in_count, const pare_view *y);

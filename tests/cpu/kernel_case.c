@@ -2,6 +2,8 @@
 #include "tests/cpu/kernel_case.h"
 #include "runtime/base/minifloat.h"
 
+#include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,6 +96,26 @@ void *case_input(kernel_case *k, pare_dtype dtype, int rank, const int64_t *dims
     return k->in[i].data;
 }
 
+void case_put(kernel_case *k, int i, int64_t at, float v)
+{
+    const pare_type_info *type = pare_type(k->in[i].dtype);
+    type->from_f32_ref((char *)k->in[i].data + at * (type->bits / 8), v);
+}
+
+void case_coarsen(kernel_case *k, int i)
+{
+    const pare_type_info *type = pare_type(k->in[i].dtype);
+    for (int64_t j = 0; j < pare_view_count(&k->in[i]); j++) {
+        const float v = type->to_f32((const char *)k->in[i].data + j * (type->bits / 8));
+        case_put(k, i, j, rintf(v * 4) / 4);
+    }
+}
+
+float case_lowest(pare_dtype type)
+{
+    return type == PARE_f16 ? -65504 : type == PARE_bf16 ? -0x1.fep127f : -FLT_MAX;
+}
+
 void case_set_int(kernel_case *k, const char *name, int64_t v)
 {
     assert_int_equal(pare_node_set_int(k->node, name, v), PARE_OK);
@@ -177,8 +199,6 @@ static void host_execute(kernel_case *k, const pare_kernel *kernel, const pare_p
 #include "runtime/exec/exec.h"
 #include "runtime/ops/fused.h"
 #include "tests/simt/emulation.h"
-
-#include <math.h>
 
 static bool is_curved(const kernel_case *k)
 {

@@ -41,6 +41,15 @@ float case_float(kernel_case *k);
 void *case_input(kernel_case *k, pare_dtype dtype, int rank, const int64_t *dims, bool constant,
                  int low, int high);
 
+/* Rounds the floats of input i to quarters: sums of their products are exact in any order. */
+void case_coarsen(kernel_case *k, int i);
+
+/* Writes element `at` of input i. */
+void case_put(kernel_case *k, int i, int64_t at, float v);
+
+/* The lowest finite number of f32, f16 or bf16. */
+float case_lowest(pare_dtype type);
+
 /* Attributes of the node. */
 void case_set_int(kernel_case *k, const char *name, int64_t v);
 void case_set_float(kernel_case *k, const char *name, float v);

@@ -3,7 +3,6 @@
    Each case says how many of the device's kernels must have taken it. */
 #include "tests/cpu/kernel_case.h"
 
-#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +14,15 @@
 static int apart(void) { return case_is_quick() ? 5 : 1; }
 
 static const pare_dtype halves[] = {PARE_f16, PARE_bf16};
+
+/* Under a mask scores are rounded: Q and K whose sums are exact, so that no other order of them
+   rounds another way. */
+static void make_exact(kernel_case *k)
+{
+    case_coarsen(k, 0);
+    case_coarsen(k, 1);
+    case_set_float(k, "scale", 0.25f);
+}
 
 /* Tensor cores take attention of halves whose rows are chunks; keys and queries that no tile ends
    at, masks of f32 and of halves that leave the last keys only, and of one low number throughout.
@@ -33,16 +41,14 @@ static void attention_takes_tensor_cores(void **state)
         case_input(&k, t, 4, (int64_t[]){2, 3, s, d}, false, 0, 2);
         case_input(&k, t, 4, (int64_t[]){2, 3, n, d}, false, 0, 2);
         case_input(&k, t, 4, (int64_t[]){2, 3, n, w}, false, 0, 2);
+        case_set_float(&k, "scale", 0.3f);
         if (i % 4) {
-            const pare_dtype type = i / 4 % 2 ? t : PARE_f32;
-            const pare_type_info *info = pare_type(type);
-            char *m = case_input(&k, type, 4, mask, false, 0, 2);
-            const float low = type == PARE_f32 ? -FLT_MAX : -1000; /* floats keep scores below it */
+            case_input(&k, i / 4 % 2 ? t : PARE_f32, 4, mask, false, 0, 2);
             for (int64_t j = 0; j < pare_view_count(&k.in[3]); j++)
                 if (i % 4 > 1 && (j % n < n / 2 || i % 4 == 2))
-                    info->from_f32_ref(m + j * info->bits / 8, i % 4 > 2 ? -INFINITY : low);
+                    case_put(&k, 3, j, i % 4 > 2 ? -INFINITY : case_lowest(t));
+            make_exact(&k);
         }
-        assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
         case_check_device(&k, 2); /* and the one of any floats */
     }
 }
@@ -68,32 +74,62 @@ static void attention_reads_heads_where_they_lie(void **state)
                 case_input(&k, t, 4, m, false, 0, 2);
         }
         if (i > 7) case_set_ints(&k, "parts", (int64_t[]){0, 3, 2}, 3);
-        if (i % 2) case_input(&k, PARE_f32, 4, (int64_t[]){2, i % 3 ? 3 : 1, s, n}, false, 0, 2);
         case_set_float(&k, "scale", 0.3f);
+        if (i % 2) {
+            case_input(&k, PARE_f32, 4, (int64_t[]){2, i % 3 ? 3 : 1, s, n}, false, 0, 2);
+            make_exact(&k);
+        }
         case_set_ints(&k, "head_axes", axes, 4);
         case_check_device(&k, d == 20 ? 1 : 2);
     }
 }
 
-/* Constant masks that leave whole tiles of keys out: causal ones, a window of keys, infinite and of
-   the largest finite number; queries without any key, of which those of finite masks see all. */
+/* Constant masks that leave whole tiles of keys out: causal ones, a window of keys, of each number
+   that masks have; queries without any key, of which those of finite masks see all. */
 static void attention_skips_masked_tiles(void **state)
 {
     (void)state;
-    for (int i = 0; i < 12; i += apart()) {
+    for (int i = 0; i < 24; i += apart()) {
         kernel_case k;
         const pare_dtype t = halves[i % 2];
         const int64_t s = i / 4 % 2 ? 66 : 130, n = i % 3 ? s : 196, d = 32;
-        const int window = i % 3 == 1 ? 40 : 1000, blind = i > 5 ? 5 + i : -1;
+        const int window = i % 3 == 1 ? 40 : 1000, blind = i % 12 > 5 ? 5 + i : -1;
+        const float low[] = {-INFINITY, case_lowest(t), -10000};
         case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
         case_input(&k, t, 4, (int64_t[]){1, 1, s, d}, false, 0, 2);
         case_input(&k, t, 4, (int64_t[]){1, 1, n, d}, false, 0, 2);
         case_input(&k, t, 4, (int64_t[]){1, 1, n, d}, false, 0, 2);
-        float *m = case_input(&k, PARE_f32, 2, (int64_t[]){s, n}, true, 0, 1);
+        case_input(&k, i % 5 ? t : PARE_f32, 2, (int64_t[]){s, n}, true, 0, 1);
         for (int64_t j = 0; j < s * n; j++)
             if (j % n > j / n || j % n + window < j / n || j / n == blind)
-                m[j] = i / 2 % 2 ? -FLT_MAX : -INFINITY;
-        assert_int_equal(pare_node_set_float(k.node, "scale", 0.3f), PARE_OK);
+                case_put(&k, 3, j, low[i / 2 % 3]);
+        make_exact(&k);
+        case_check_device(&k, 2);
+    }
+}
+
+/* Masks of Y's type that a run brings: of all heads or each, of a sample's keys or of each
+   query and key, an odd number of keys, too. One query, or the whole second sample, has no key. */
+static void attention_takes_masks_of_runs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 36; i += apart()) {
+        kernel_case k;
+        const pare_dtype t = halves[i % 2];
+        const bool padding = i / 6 % 2, heads = i / 12 == 1;
+        const int64_t s = 66, n = i / 12 ? 70 : 69, d = 16,
+                      mask[4] = {2, heads ? 3 : 1, padding ? 1 : s, n};
+        const float low[] = {-INFINITY, case_lowest(t), -10000};
+        case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
+        case_input(&k, t, 4, (int64_t[]){2, 3, s, d}, false, 0, 2);
+        case_input(&k, t, 4, (int64_t[]){2, 3, n, d}, false, 0, 2);
+        case_input(&k, t, 4, (int64_t[]){2, 3, n, d}, false, 0, 2);
+        case_input(&k, t, 4, mask, false, 0, 1);
+        for (int64_t j = 0, count = pare_view_count(&k.in[3]); j < count; j++) {
+            const bool blind = padding ? j >= count / 2 : j / n % s == 7;
+            case_put(&k, 3, j, blind || j % n > n - 9 ? low[i / 2 % 3] : 0);
+        }
+        make_exact(&k);
         case_check_device(&k, 2);
     }
 }
@@ -104,6 +140,7 @@ int main(void)
         cmocka_unit_test(attention_takes_tensor_cores),
         cmocka_unit_test(attention_reads_heads_where_they_lie),
         cmocka_unit_test(attention_skips_masked_tiles),
+        cmocka_unit_test(attention_takes_masks_of_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

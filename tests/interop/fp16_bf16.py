@@ -448,6 +448,26 @@ def masks():
         near(f'mask/{name}/data', source, 'fp16', inputs, '--data', fed)
 
 
+def scores():
+    """Scores, and their sums with a mask, are numbers of f16 or bf16. Query 2, without a key, sees the mean or
+    what steps at -10000 leave; it is NaN where its sums are infinite."""
+    q, k, v = normal(1, 4, 8), normal(1, 4, 8), normal(1, 4, 8)
+    head = 'm (float[1,4,8] q, float[1,4,8] k, float[1,4,8] v) => (float[1,4,8] y) { t = Transpose<perm=[0,2,1]>(k)'
+    text = head + 'raw = MatMul(q, t) s = Mul(raw, half) a = Add(s, causal) p = Softmax<axis=-1>(a) y = MatMul(p, v) }'
+    for low in (LOWEST, -10000, -np.inf):
+        causal = np.where(np.arange(4) > np.float32([[[0], [1], [-1], [3]]]), np.float32(low), np.float32(0))
+        source = save(net(text, half=np.float32(0.5), causal=causal), f'scores{low}')
+        for form, short, end in (('fp16', lambda a: a.astype(np.float16).astype(np.float32), np.float32(-61440)),
+                                 ('bf16c', rounded_to_bf16, np.float32(-3.38e38))):
+            y = pare_run(convert(source, form)[0], {'q': q, 'k': k, 'v': v}, ['y'])['y']
+            mask = short(np.where(np.isinf(causal), causal, np.maximum(causal, end)))
+            a = short(short(short(short(q) @ short(k).transpose(0, 2, 1)) * np.float32(0.5)) + mask)
+            p = np.exp(a - np.where(np.isinf(low), 0, a.max(-1, keepdims=True)))
+            with np.errstate(invalid='ignore'):
+                want = p / p.sum(-1, keepdims=True) @ short(v)
+            check(f'scores/{low}/{form}', np.allclose(y, want, 0, NEAR[form], True), f'{y.tolist()}, expected {want.tolist()}')
+
+
 # --- underflow ---
 
 def underflow():
@@ -573,6 +593,6 @@ def run(case):
 
 
 for case in (resize, ranges, casts, power, reductions, constants, stored_bf16, typed_bf16, io_types, value_info,
-             bodies, masks, overflow, underflow, refusals):
+             bodies, masks, scores, overflow, underflow, refusals):
     run(case)
 finish()

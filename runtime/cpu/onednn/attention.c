@@ -226,7 +226,8 @@ static dnnl_status_t multiply(const product *p, hands *h, dnnl_stream_t stream, 
     return dnnl_primitive_execute(p->primitive, stream, h->count, h->arg);
 }
 
-/* Adds the mask of one head to its scores; the mask broadcasts along any axis. */
+/* Adds the mask of one head to its scores, which are rounded before and after where they are of
+   short floats; the mask broadcasts along any axis. */
 static void add_mask(const attention *s, const pare_attention_views *x, int64_t head, float *score)
 {
     const pare_view *mask = x->mask;
@@ -234,8 +235,11 @@ static void add_mask(const attention *s, const pare_attention_views *x, int64_t 
             key = last < 0 || mask->dim[last] == 1 ? 0 : mask->stride[last];
     if (mask->rank > 1 && mask->dim[mask->rank - 2] != 1) row = mask->stride[mask->rank - 2];
     const float *m = (const float *)mask->data + pare_attention_head_offset(mask, &x->y, head);
-    for (int64_t i = 0; i < s->q.rows; i++, m += row, score += s->k.rows)
-        for (int64_t j = 0; j < s->k.rows; j++) score[j] += m[j * key];
+    const int64_t count = s->q.rows * s->k.rows;
+    if (x->rounded) pare_round_to(score, x->rounded, count);
+    for (int64_t i = 0; i < s->q.rows; i++, m += row)
+        for (int64_t j = 0; j < s->k.rows; j++) score[i * s->k.rows + j] += m[j * key];
+    if (x->rounded) pare_round_to(score, x->rounded, count);
 }
 
 /* Where a head of v is. */

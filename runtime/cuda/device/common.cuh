@@ -51,6 +51,14 @@ SIMT_INLINE void pare_number_store(void *data, pare_dtype type, int64_t at, floa
         pare_store_f32(static_cast<__nv_bfloat16 *>(data) + at, v);
 }
 
+/* The nearest number of f32 (v itself), f16 or bf16. */
+SIMT_INLINE float pare_number_round(pare_dtype type, float v)
+{
+    return type == PARE_f32   ? v
+           : type == PARE_f16 ? pare_to_f32(__float2half_rn(v))
+                              : pare_to_f32(__float2bfloat16_rn(v));
+}
+
 /* Blocks for `count` elements of a grid-stride loop: enough to fill the device, at least one. */
 static inline dim3 pare_cuda_grid(int64_t count)
 {

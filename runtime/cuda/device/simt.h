@@ -30,8 +30,9 @@
      change before the wait, and no thread leaves with a copy it never waited for;
    - blocks never wait for each other; a block that counted itself the last one calls
      simt_acquire_grid() before it reads what the others wrote;
-   - half numbers are converted, computed in float and converted back; where the CPU's bits must be
-     met, fmaf is written out and the file is compiled without contraction. */
+   - half numbers are converted, computed in float and converted back (pairs may be added as they
+     are, which rounds alike); where the CPU's bits must be met, fmaf is written out and the file is
+     compiled without contraction. */
 #ifndef PARE_RUNTIME_CUDA_DEVICE_SIMT_H
 #define PARE_RUNTIME_CUDA_DEVICE_SIMT_H
 

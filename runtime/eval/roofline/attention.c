@@ -22,8 +22,9 @@ static bool is_flash(pare_dtype type, int64_t depth, int64_t width)
 static int mask_of(const pare_view *mask, pare_dtype type)
 {
     if (!mask) return MASK_NONE;
+    if (mask->dtype != type) return MASK_ANY;
     if (mask->rank < 2 || mask->dim[mask->rank - 2] == 1) return MASK_ROW;
-    return mask->dtype == type && mask->dim[mask->rank - 1] % 2 == 0 ? MASK_PAIRS : MASK_ANY;
+    return mask->dim[mask->rank - 1] % 2 == 0 ? MASK_PAIRS : MASK_ANY;
 }
 
 static bool flash_grid(const pare_roofline_maker *m, const pare_attention_views *x, int64_t depth,

@@ -256,13 +256,12 @@ static void move_heads(const pare_fuse *f, attention *a)
 }
 
 /* f32 of any size; halves of those that FlashAttention takes: products and Softmax are faster than
-   the kernel of any floats. Under a mask halves stay apart: a mask that takes away all keys of a
-   query leaves them alike because sums are rounded to halves. */
-static bool fits(const pare_value *v, bool masked)
+   the kernel of any floats. */
+static bool fits(const pare_value *v)
 {
     const int64_t size = v->shape.dim[v->shape.rank - 1];
     const bool half = v->dtype == PARE_f16 || v->dtype == PARE_bf16;
-    return v->dtype == PARE_f32 || (half && !masked && size <= 128 && size % 8 == 0);
+    return v->dtype == PARE_f32 || (half && size <= 128 && size % 8 == 0);
 }
 
 pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed)
@@ -270,8 +269,7 @@ pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed)
     attention a;
     pare_value *k = NULL;
     if (!pare_node_is(node, "Softmax") || !match(f, node, &a)) return PARE_OK;
-    if (!fits(a.q, a.mask) || !fits(a.v, a.mask) || !same_leading(a.q, a.k_transposed) ||
-        !same_leading(a.q, a.v))
+    if (!fits(a.q) || !fits(a.v) || !same_leading(a.q, a.k_transposed) || !same_leading(a.q, a.v))
         return PARE_OK;
     PARE_TRY(untransposed(f, &a, &k));
     move_heads(f, &a);
