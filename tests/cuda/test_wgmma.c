@@ -2,8 +2,9 @@
 /* Integer products by the instructions of compute capability 9.0, against the CPU's plain kernels:
    bytes are equal. Large enough that they fit; tails of rows, columns and depth; windows over
    borders, in steps and with gaps. Each case says how many of the tiles must have taken it. Skipped
-   on other devices: the emulation has none of the instructions. */
+   on other devices. */
 #include "tests/cpu/kernel_case.h"
+#include "tests/simt/emulation.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -61,9 +62,11 @@ static int tiles_of(int i, int tiles, int64_t columns, int64_t depth)
     return tiles - (has_residual(i) && columns > 64 && depth > 64);
 }
 
+/* The emulation runs no others: they have tests of their own. */
 static void check(kernel_case *k, int tiles)
 {
-    case_run_device(k, 1);
+    k->only = simt_emulated() ? "wgmma" : NULL;
+    case_run_device(k, simt_emulated() ? 0 : 1);
     assert_int_equal(k->wgmma_runs, tiles);
     case_close(k);
 }
@@ -84,6 +87,7 @@ static void matrices_agree(void **state)
     for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
         kernel_case k;
         const int c = i / 4;
+        if (case_is_quick() && i % 7) continue;
         const int64_t x[2] = {cases[c].rows, cases[c].depth},
                       w[2] = {cases[c].depth, cases[c].columns},
                       y[2] = {cases[c].rows, cases[c].columns};
@@ -121,6 +125,7 @@ static void convolutions_agree(void **state)
         const int64_t x[4] = {y[0], cases[c].channels, in[0], in[1]},
                       w[4] = {y[1], x[1], taps[0], taps[1]};
         if ((i % 4 == 0 || i % 4 == 3) != (c % 2 == 0)) continue; /* each type, each residual */
+        if (case_is_quick() && i % 5) continue;
         for (int a = 0; a < 2; a++)
             y[2 + a] = (in[a] + 2 * pad[a] - (taps[a] - 1) * gap - 1) / stride + 1;
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);

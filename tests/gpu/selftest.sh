@@ -51,7 +51,7 @@ for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(mma|ldm
     "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/device/simt.h" |
     tr -d ' (,' | sort -u); do
     case $name in
-    __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | simt_mma_k* | simt_mma_sp_k* | \
+    __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | __trap | simt_mma_k* | simt_mma_sp_k* | \
         simt_cp_async_keep | simt_cp_async | simt_ldmatrix) continue ;; # no wrappers
     esac
     short=${name#simt_}
