@@ -252,7 +252,6 @@ static bool complete(int w, int self)
         arg[l] = t.arg;
     }
     me.fn(lanes, arg);
-    if (check) check->warp(w, lanes);
     waits[w] &= ~lanes;
     for (int l = 0; l < 32; l++)
         if (lanes >> l & 1 && w * 32 + l != current) make_ready(w * 32 + l);

@@ -93,7 +93,11 @@ void do_reduce(unsigned lanes, void *const arg[32])
     each<vote>(lanes, arg, [&](unsigned, vote &v) { v.result = all; });
 }
 
-void do_nothing(unsigned, void *const[32]) {}
+// Of all collectives the one that orders memory.
+void do_sync(unsigned lanes, void *const[32])
+{
+    if (check) check->warp(static_cast<int>(simt_here.warp), lanes);
+}
 
 void do_registers(unsigned lanes, void *const[32]) { need_all(lanes, "setmaxnreg"); }
 
@@ -308,7 +312,7 @@ unsigned simt_reduce(unsigned mask, unsigned value, simt_reduction how, const ch
 
 void simt_sync_warp(unsigned mask, const char *file, int line)
 {
-    simt_collective(mask, nullptr, do_nothing, "__syncwarp", file, line);
+    simt_collective(mask, nullptr, do_sync, "__syncwarp", file, line);
 }
 
 void simt_set_registers(int count, const char *file, int line)
