@@ -29,6 +29,9 @@ for schedule in newest random warp reversed; do
     say "schedule_$schedule" "$(grep '^FAIL' "$folder/out" | head -3)"
 done
 
+SIMT_ARCHITECTURE=80 "$good" --check "$folder/recording" >"$folder/out"
+say other_architecture "$(tail -1 "$folder/out" | grep -v " 0 failed, $(grep -c ^SM90 "$here/selftest.inc") skipped")"
+
 for other in "$@"; do
     SIMT_SCHEDULE=random "$other" --check "$folder/recording" >"$folder/out" 2>&1
     status_of=$?

@@ -56,19 +56,24 @@ cell *new_cells(size_t n)
 
 bool in_shared(uintptr_t p) { return p - reinterpret_cast<uintptr_t>(shared_base()) < SHARED_ROOM; }
 
-// Source line of an address of this program, by addr2line where it is installed.
+// Source line of an address of this program, by addr2line where it is installed; of a wrapper that
+// was inlined, its caller's.
 std::string line_of(const void *pc)
 {
-    char command[128], text[400] = "";
-    snprintf(command, sizeof command, "addr2line -e /proc/%d/exe %p 2>/dev/null",
+    char command[128], text[400];
+    std::string line = "an unknown line";
+    snprintf(command, sizeof command, "addr2line -i -e /proc/%d/exe %p 2>/dev/null",
              static_cast<int>(getpid()),
              static_cast<const void *>(static_cast<const char *>(pc) - 1));
-    if (FILE *f = popen(command, "r")) {
-        if (fgets(text, sizeof text, f)) text[strcspn(text, "\n")] = 0;
-        pclose(f);
+    FILE *f = popen(command, "r");
+    while (f && fgets(text, sizeof text, f)) {
+        text[strcspn(text, "\n")] = 0;
+        const char *slash = strrchr(text, '/');
+        if (slash) line = slash + 1;
+        if (slash && strncmp(slash, "/simt_", 6)) break;
     }
-    const char *slash = strrchr(text, '/');
-    return slash ? slash + 1 : "an unknown line";
+    if (f) pclose(f);
+    return line;
 }
 
 void against(char *text, size_t size, const access &other)

@@ -87,6 +87,10 @@ static bool map_make(CUtensorMap *map, void *at, uint64_t rows, uint64_t columns
                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+// The word of a box that is in place i of shared memory, and the other way round: chunks of 16
+// bytes are swizzled by pairs of rows.
+static unsigned unswizzled(unsigned i) { return i ^ (i / 32 % 4) << 2; }
+
 static void operand_make(int8_t (*host)[DEPTH], void **device, int seed)
 {
     for (int r = 0; r < SIDE; r++)
@@ -132,6 +136,45 @@ int defect_stage_freed_too_early(int planted) { return run_product<P_STAGE>(plan
 int defect_wgmma_without_fence(int planted) { return run_product<P_FENCE>(planted); }
 int defect_barrier_not_published(int planted) { return run_product<P_PUBLISH>(planted); }
 
+// --- y (BOX / 4) = x: one thread loads a box, all read it ---
+
+template <bool BAD>
+static __global__ void box_read(const __grid_constant__ CUtensorMap x, unsigned *y)
+{
+    SIMT_DYN_SHARED_AT(unsigned, tile, 1024);
+    const unsigned at = simt_shared_address(tile), t = threadIdx.x;
+    if (t == 0) {
+        simt_mbar_init(at + BOX, 1);
+        simt_mbar_publish();
+        simt_mbar_expect(at + BOX, BOX);
+        simt_tma_load(at, &x, at + BOX, 0, 0);
+    }
+    __syncthreads();
+    if (!BAD) simt_mbar_wait(at + BOX, 0);
+    for (unsigned i = t; i < BOX / 4; i += blockDim.x) y[i] = tile[i];
+}
+
+int defect_box_read_before_wait(int planted)
+{
+    static unsigned words[2][BOX / 4];
+    unsigned *device;
+    CUtensorMap map;
+    int bad = 0;
+    for (unsigned i = 0; i < BOX / 4; i++) words[0][i] = i;
+    cudaMalloc((void **)&device, sizeof words);
+    cudaMemcpy(device, words, BOX, cudaMemcpyHostToDevice);
+    if (!map_make(&map, device, SIDE, 64)) return 1;
+    if (planted)
+        SIMT_LAUNCH(box_read<true>, dim3(1), dim3(128), BOX + 8, nullptr, map, device + BOX / 4);
+    else
+        SIMT_LAUNCH(box_read<false>, dim3(1), dim3(128), BOX + 8, nullptr, map, device + BOX / 4);
+    cudaDeviceSynchronize();
+    cudaMemcpy(words[1], device + BOX / 4, BOX, cudaMemcpyDeviceToHost);
+    for (unsigned i = 0; i < BOX / 4; i++) bad |= words[1][i] != unswizzled(i);
+    cudaFree(device);
+    return bad;
+}
+
 // --- y (64, 64 bytes): threads write a tile, one stores it twice, the second time inverted ---
 
 enum store_defect { S_RIGHT, S_FENCE, S_CHANGES };
@@ -171,11 +214,8 @@ template <int BAD> static int run_stored(int planted)
         SIMT_LAUNCH(stored_tile<S_RIGHT>, dim3(1), dim3(128), BOX, nullptr, maps[0], maps[1]);
     cudaDeviceSynchronize();
     cudaMemcpy(y, device, sizeof y, cudaMemcpyDeviceToHost);
-    /* chunks of 16 bytes are swizzled by pairs of rows */
-    for (unsigned i = 0; i < BOX / 4; i++) {
-        const unsigned from = i ^ (i / 32 % 4) << 2;
-        bad |= y[0][i] != from || y[1][i] != ~from;
-    }
+    for (unsigned i = 0; i < BOX / 4; i++)
+        bad |= y[0][i] != unswizzled(i) || y[1][i] != ~unswizzled(i);
     cudaFree(device);
     return bad;
 }
