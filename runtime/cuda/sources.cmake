@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# CUDA: kernels with their host halves; CUDA_HOST: plain C. The product takes both, and so does the
-# emulation. CUDA_HOPPER: for compute capability 9.0 alone, which the emulation has not;
-# CUDA_NO_HOPPER: in its place where it is not built.
+# CUDA: kernels with their host halves; CUDA_HOPPER: those for compute capability 9.0 alone;
+# CUDA_HOST: plain C. The product takes all, and so does the emulation. CUDA_NO_HOPPER: in place of
+# CUDA_HOPPER where the product has no code for 9.0.
 set(CUDA
   attention.cu
   attention_flash.cu

@@ -291,6 +291,7 @@ static void device_check(kernel_case *k, const pare_prep *plain, const void *wan
 {
     pare_device *device = device_open();
     for (const pare_kernel *const *it = k->op->cuda; *it; it++) {
+        if (k->only && !strstr((*it)->name, k->only)) continue;
         pare_prep prep = *plain;
         prep.device = device;
         prep.dying = prep.packed = 0;

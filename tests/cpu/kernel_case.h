@@ -19,6 +19,7 @@ typedef struct kernel_case {
     /* Where tests are built with a device: its kernels that ran the node so far; among them the
        ways of cuBLAS and cuBLASLt. Beside them those that only some devices have (wgmma.h). */
     int device_runs, library_runs, wgmma_runs;
+    const char *only;      /* of the device's kernels those whose names hold it; NULL: all */
     uint64_t number, seed; /* what it was opened with; the random numbers' state */
 } kernel_case;
 

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Line coverage of every kernel file by the runs of its emulated tests: at least 98 %. wgmma.cu
-# runs on devices alone.
+# Line coverage of every kernel file by the runs of its emulated tests: at least 98 %.
 #
 #   sh tests/cuda/coverage.sh FOLDER      the folder that holds the tests' objects
 set -u
@@ -9,7 +8,7 @@ folder=$(cd "${1:?folder}" && pwd) || exit 1
 cd "$(dirname "$0")/../.." || exit 1
 command -v gcov >/dev/null || { echo "SKIP coverage: gcov is not installed" && exit 77; }
 failed=0
-for source in $(find runtime/cuda -name '*.cu' ! -name wgmma.cu | LC_ALL=C sort); do
+for source in $(find runtime/cuda -name '*.cu' | LC_ALL=C sort); do
     stem=$(basename "$source")
     lines=$(find "$folder" -name "$stem.gcda" | while read -r data; do
         (cd "$folder" && gcov -n "$data" 2>/dev/null) |

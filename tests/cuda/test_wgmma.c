@@ -2,16 +2,13 @@
 /* Integer products by the instructions of compute capability 9.0, against the CPU's plain kernels:
    bytes are equal. Large enough that they fit; tails of rows, columns and depth; windows over
    borders, in steps and with gaps. Each case says how many of the tiles must have taken it. Skipped
-   on other devices: the emulation has none of the instructions. */
+   on other devices. */
+#include "runtime/cuda/gemm/prepack.h"
+#include "runtime/cuda/gemm/wgmma.h"
 #include "tests/cpu/kernel_case.h"
+#include "tests/simt/testing.h"
 
-#include <cuda_runtime_api.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <cmocka.h>
 
 /* What follows a product: i picks types, residual, bias and activation. */
 static pare_dtype x_type(int i) { return i & 1 ? PARE_u8 : PARE_s8; }
@@ -61,9 +58,11 @@ static int tiles_of(int i, int tiles, int64_t columns, int64_t depth)
     return tiles - (has_residual(i) && columns > 64 && depth > 64);
 }
 
+/* The emulation runs no others: they have tests of their own. */
 static void check(kernel_case *k, int tiles)
 {
-    case_run_device(k, 1);
+    k->only = simt_emulated() ? "wgmma" : NULL;
+    case_run_device(k, simt_emulated() ? 0 : 1);
     assert_int_equal(k->wgmma_runs, tiles);
     case_close(k);
 }
@@ -84,6 +83,7 @@ static void matrices_agree(void **state)
     for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
         kernel_case k;
         const int c = i / 4;
+        if (case_is_quick() && i % 7) continue;
         const int64_t x[2] = {cases[c].rows, cases[c].depth},
                       w[2] = {cases[c].depth, cases[c].columns},
                       y[2] = {cases[c].rows, cases[c].columns};
@@ -121,6 +121,7 @@ static void convolutions_agree(void **state)
         const int64_t x[4] = {y[0], cases[c].channels, in[0], in[1]},
                       w[4] = {y[1], x[1], taps[0], taps[1]};
         if ((i % 4 == 0 || i % 4 == 3) != (c % 2 == 0)) continue; /* each type, each residual */
+        if (case_is_quick() && i % 5) continue;
         for (int a = 0; a < 2; a++)
             y[2 + a] = (in[a] + 2 * pad[a] - (taps[a] - 1) * gap - 1) / stride + 1;
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
@@ -152,12 +153,58 @@ static void others_are_left(void **state)
     }
 }
 
+/* The launcher alone, far below the size that fits asks for: sums of 64 times 1 times 2, a quarter
+   of which is 32. Its calls fail in turn; what maps refuse is an invalid value. */
+static void failing_calls_are_passed_on(void **state)
+{
+    (void)state;
+    enum { ROWS = 70, DEPTH = 64, COLUMNS = 16, CALLS = 9, FIRST_MAP = 4, LAST_MAP = 7 };
+    if (!simt_emulated()) skip();
+    int8_t x[ROWS * DEPTH], w[COLUMNS * DEPTH], y[ROWS * COLUMNS];
+    float scale[COLUMNS];
+    pare_cuda_gemm_args p;
+    memset(x, 1, sizeof x);
+    memset(w, 2, sizeof w);
+    for (int i = 0; i < COLUMNS; i++) scale[i] = 0.25f;
+    pare_cuda_gemm_init(&p, PARE_s8, PARE_s8);
+    void *to = device_copy(NULL, sizeof y),
+         *from[4] = {device_copy(x, sizeof x), device_copy(w, sizeof w),
+                     device_copy(scale, sizeof scale),
+                     device_copy(NULL, COLUMNS * sizeof *p.shift)};
+    p.x = from[0], p.w = from[1], p.scale = from[2], p.shift = from[3], p.y = to;
+    p.rows = ROWS, p.columns = COLUMNS, p.depth = DEPTH;
+    p.x_row = p.w_row = DEPTH, p.y_row = COLUMNS;
+    p.epilogue = (pare_epilogue){
+        .to = PARE_s8, .z_type = PARE_NOTYPE, .y_scale = 1, .z_scale = 1, .low = -128, .high = 127};
+    p.tile = PARE_CUDA_64X64; /* has no such kernel */
+    CUDA_IS(cudaErrorInvalidValue, pare_cuda_wgmma_launch(&p, NULL));
+    p.tile = PARE_CUDA_128X64;
+    CUDA_OK(pare_cuda_wgmma_launch(&p, NULL));
+    for (int n = 1; n <= CALLS; n++) {
+        simt_fail_at((uint64_t)n, cudaErrorLaunchFailure, false);
+        const cudaError_t e = pare_cuda_wgmma_launch(&p, NULL);
+        simt_fail_at(0, 0, false);
+        const bool map = n >= FIRST_MAP && n <= LAST_MAP;
+        assert_int_equal(e, map ? cudaErrorInvalidValue : cudaErrorLaunchFailure);
+        (void)cudaGetLastError();
+    }
+    simt_fail_at(CALLS + 1, cudaErrorLaunchFailure, false);
+    CUDA_OK(pare_cuda_wgmma_launch(&p, NULL));
+    simt_fail_at(0, 0, false);
+    p.rows = 0;
+    CUDA_OK(pare_cuda_wgmma_launch(&p, NULL));
+    device_fetch(y, to, sizeof y);
+    for (int i = 0; i < ROWS * COLUMNS; i++) assert_int_equal(y[i], 32);
+    for (int i = 0; i < 4; i++) CUDA_OK(cudaFree(from[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matrices_agree),
-        cmocka_unit_test(convolutions_agree),
-        cmocka_unit_test(others_are_left),
+        device_test(matrices_agree),
+        device_test(convolutions_agree),
+        device_test(others_are_left),
+        device_test(failing_calls_are_passed_on),
     };
     int major = 0, minor = 0;
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||

@@ -45,7 +45,9 @@ endfunction()
 if(CUDA_LINKED)
   pare_cuda_objects(device_objects ${CMAKE_SOURCE_DIR}/tests/simt/warp.cu
                     ${CMAKE_SOURCE_DIR}/tests/simt/tensor.cu ${CMAKE_SOURCE_DIR}/tests/gpu/selftest.cu)
-  add_library(simt_device STATIC ${CMAKE_SOURCE_DIR}/tests/simt/on_device.c ${device_objects})
+  pare_cuda_objects(device_sm90 ONLY 90a ${CMAKE_SOURCE_DIR}/tests/gpu/selftest_sm90.cu)
+  add_library(simt_device STATIC ${CMAKE_SOURCE_DIR}/tests/simt/on_device.c ${device_objects}
+              ${device_sm90})
   target_link_libraries(simt_device PUBLIC product PkgConfig::CMOCKA m)
   pare_device_test(simt_warp test_warp.c)
   pare_device_test(simt_tensor test_tensor.c)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel for each row of selftest.inc. Sums of tensor cores: devices add the products of a row
-// in an order and with a precision of their own, so operands are chosen whose sums are exact in
-// float (integers times one power of two, below 2^24 of its unit).
+// One kernel for each row of selftest.inc but the last, which selftest_sm90.cu has. Sums of tensor
+// cores: devices add the products of a row in an order and with a precision of their own, so
+// operands are chosen whose sums are exact in float (integers times one power of two, below 2^24 of
+// its unit).
 #include "selftest.h"
 #include "runtime/cuda/device/simt.h"
 
@@ -102,6 +103,7 @@ SIMT_INLINE unsigned saturated(unsigned a, unsigned b, unsigned c)
         out[3 * n + t] = word(*own);                                                               \
     }
 #define KERNEL(name, kind, words)
+#define SM90(name, kind, words)
 #include "selftest.inc"
 #undef ROW
 #undef ATOMIC
@@ -316,11 +318,13 @@ static bool is_wide(const char *name) { return !strcmp(name, "dynamic_shared"); 
 #undef ATOMIC
 #undef EXCHANGE
 #undef KERNEL
+#undef SM90
 
-#define ROW(name, kind, ...)      {#name, SELFTEST_##kind, 1, launch_##name},
-#define ATOMIC(name, ...)         {"atomic_" #name, SELFTEST_BITS, 4, launch_atomic_##name},
-#define EXCHANGE(name, ...)       {"atomic_" #name, SELFTEST_BITS, 4, launch_atomic_##name},
-#define KERNEL(name, kind, words) {#name, SELFTEST_##kind, words, launch_##name},
+#define ROW(name, kind, ...)      {#name, SELFTEST_##kind, 1, launch_##name, false},
+#define ATOMIC(name, ...)         {"atomic_" #name, SELFTEST_BITS, 4, launch_atomic_##name, false},
+#define EXCHANGE(name, ...)       {"atomic_" #name, SELFTEST_BITS, 4, launch_atomic_##name, false},
+#define KERNEL(name, kind, words) {#name, SELFTEST_##kind, words, launch_##name, false},
+#define SM90(name, kind, words)   {#name, SELFTEST_##kind, words, selftest_##name, true},
 static const selftest_row rows[] = {
 #include "selftest.inc"
 };

@@ -5,6 +5,7 @@
 #define PARE_TESTS_GPU_SELFTEST_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -36,9 +37,23 @@ typedef struct selftest_row {
     selftest_kind kind;
     int words;
     selftest_launch *launch;
+    bool sm90; /* runs on compute capability 9.0 alone */
 } selftest_row;
 
 const selftest_row *selftest_rows(int *count);
+
+/* Of the rows in selftest_sm90.cu. */
+#define ROW(name, ...)
+#define ATOMIC(name, ...)
+#define EXCHANGE(name, ...)
+#define KERNEL(name, ...)
+#define SM90(name, ...) selftest_launch selftest_##name;
+#include "selftest.inc"
+#undef ROW
+#undef ATOMIC
+#undef EXCHANGE
+#undef KERNEL
+#undef SM90
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,9 @@ for schedule in newest random warp reversed; do
     say "schedule_$schedule" "$(grep '^FAIL' "$folder/out" | head -3)"
 done
 
+SIMT_ARCHITECTURE=80 "$good" --check "$folder/recording" >"$folder/out"
+say other_architecture "$(tail -1 "$folder/out" | grep -v " 0 failed, $(grep -c ^SM90 "$here/selftest.inc") skipped")"
+
 for other in "$@"; do
     SIMT_SCHEDULE=random "$other" --check "$folder/recording" >"$folder/out" 2>&1
     status_of=$?
@@ -47,15 +50,18 @@ say cut_recording "$([ $? = 2 ] && grep -q "no recording" "$folder/err" || echo 
 
 # Every function that kernels can call through simt.h is in a row.
 missing=
-for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(mma|ldmatrix|cp_async|acquire|saturate|permute|xor)[a-z0-9_]*|rsqrtf)\b *[(,]' \
-    "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/device/simt.h" |
-    tr -d ' (,' | sort -u); do
+for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(mma|ldmatrix|cp_async|acquire|saturate|permute|xor|mbar|sync|tma|fence|wgmma)[a-z0-9_]*|rsqrtf)\b *[(,<]' \
+    "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/device/simt.h" \
+    "$root/tests/simt/simt_sm90.h" "$root/runtime/cuda/device/simt_sm90.cuh" |
+    tr -d ' (,<' | sort -u); do
     case $name in
-    __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | simt_mma_k* | simt_mma_sp_k* | \
-        simt_cp_async_keep | simt_cp_async | simt_ldmatrix) continue ;; # no wrappers
+    __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | __trap | simt_mma_k* | \
+        simt_mma_sp_k* | simt_cp_async_keep | simt_cp_async | simt_ldmatrix | simt_sync_warp | \
+        simt_mbar_try | simt_wgmma_keep | simt_wgmma) continue ;; # no wrappers
     esac
     short=${name#simt_}
-    grep -qE "\b($name|$short)\b" "$here/selftest.inc" "$here/selftest.cu" || missing="$missing $name"
+    grep -qE "\b($name|$short)\b" "$here/selftest.inc" "$here/selftest.cu" "$here/selftest_sm90.cu" ||
+        missing="$missing $name"
 done
 say every_wrapper_has_a_row "${missing:+no row in tests/gpu/selftest.inc for$missing}"
 exit $status

@@ -3,8 +3,7 @@
 // wait (or where the checker preempts them). Who runs next is the schedule's choice; five schedules
 // bring out different orders. A barrier or collective that cannot complete is a fault that says who
 // waits where.
-#include "engine.h"
-#include "simt_device.h"
+#include "async.h"
 #include <cstdarg>
 #include <unistd.h>
 #undef threadIdx
@@ -17,7 +16,7 @@ simt_position simt_here;
 namespace simt
 {
 
-enum state { READY, AT_BARRIER, IN_COLLECTIVE, ENDED };
+enum state { READY, AT_BARRIER, IN_COLLECTIVE, ASLEEP, ENDED };
 
 struct thread {
     fiber f;
@@ -29,6 +28,7 @@ struct thread {
     void *arg;
     simt_collective_fn *fn;
     const char *name;
+    const void *key; // what it sleeps on
 };
 
 static thread threads[MAX_THREADS];
@@ -44,10 +44,7 @@ static int list[MAX_THREADS];
 static int list_at, list_count;
 static unsigned ready[WARPS];
 
-static bool by_bits(void)
-{
-    return simt_set.schedule >= SIMT_WARP;
-}
+static bool by_bits(void) { return simt_set.schedule >= SIMT_WARP; }
 
 static void make_ready(int t)
 {
@@ -108,7 +105,8 @@ void where(char *text, size_t size)
 static void no_one_can_run(void)
 {
     const uint3 &b = simt_here.block;
-    say("FAULT: no thread can continue in kernel %s, block (%u,%u,%u): divergent barrier or missing "
+    say("FAULT: no thread can continue in kernel %s, block (%u,%u,%u): divergent barrier or "
+        "missing "
         "lanes",
         kernel->name.c_str(), b.x, b.y, b.z);
     for (int i = 0, shown = 0; i < count && shown < 8; i++) {
@@ -119,18 +117,13 @@ static void no_one_can_run(void)
             t.st == AT_BARRIER ? "__syncthreads" : t.name);
         shown++;
     }
+    barriers_tell();
     fflush(nullptr);
     _exit(SIMT_STATUS_FAULT);
 }
 
-bool in_kernel(void)
-{
-    return kernel != nullptr;
-}
-bool in_last_block(void)
-{
-    return blocks_left == 0;
-}
+bool in_kernel(void) { return kernel != nullptr; }
+bool in_last_block(void) { return blocks_left == 0; }
 
 extern "C" const char __executable_start, end; // by the linker: this program's code and variables
 
@@ -141,10 +134,7 @@ bool kernel_owns(const void *p)
     return on_fiber_stacks(p) || (at >= args && at < args + kernel->argument_bytes) ||
            (at >= &__executable_start && at < &end);
 }
-int current_thread(void)
-{
-    return current;
-}
+int current_thread(void) { return current; }
 
 // --- switching ---
 
@@ -161,8 +151,10 @@ static void leave(bool dying)
 {
     thread &me = threads[current];
     int next = take_ready();
+    while (next < 0 && alive && boxes_land()) next = take_ready();
     if (next < 0) {
         if (alive) no_one_can_run();
+        boxes_end();
         fiber_switch(&me.f, &host, dying);
         return;
     }
@@ -178,7 +170,29 @@ void preempt(void)
     leave(false);
 }
 
+void sleep_on(const void *key, const char *name, const char *file, int line)
+{
+    thread &t = threads[current];
+    t.st = ASLEEP;
+    t.key = key;
+    t.name = name;
+    t.file = file;
+    t.line = line;
+    leave(false);
+}
+
+void wake(const void *key)
+{
+    for (int i = 0; i < count; i++)
+        if (threads[i].st == ASLEEP && threads[i].key == key) make_ready(i);
+}
+
 // --- barriers ---
+
+enum { GROUP = 128, NAMED = 16 }; // threads of a named barrier; barriers, the first a block's own
+static struct {
+    int waiting, threads[GROUP];
+} named[NAMED];
 
 static struct {
     int waiting;
@@ -213,6 +227,8 @@ static void end_thread(void)
 {
     int w = current / 32;
     copies_end(current);
+    stores_end(current);
+    products_end(current);
     threads[current].st = ENDED;
     alive--;
     lives[w] &= ~(1u << current % 32);
@@ -236,7 +252,6 @@ static bool complete(int w, int self)
         arg[l] = t.arg;
     }
     me.fn(lanes, arg);
-    if (check) check->warp(w, lanes);
     waits[w] &= ~lanes;
     for (int l = 0; l < 32; l++)
         if (lanes >> l & 1 && w * 32 + l != current) make_ready(w * 32 + l);
@@ -266,6 +281,10 @@ static void begin_block(void)
 {
     shared_begin(kernel->shared);
     copies_begin(count);
+    barriers_begin();
+    boxes_begin();
+    products_begin();
+    for (auto &n : named) n.waiting = 0;
     alive = count;
     barrier = {};
     list_at = list_count = 0;
@@ -368,6 +387,21 @@ int simt_barrier(simt_vote vote, int predicate, const char *file, int line)
     if (++barrier.waiting == alive) open_barrier();
     leave(false);
     return barrier.result;
+}
+
+void simt_sync_group(int id, const char *file, int line)
+{
+    if (id < 1 || id >= NAMED)
+        simt_fault("simt_sync_group at %s:%d: barrier %d is not 1 to 15", file, line, id);
+    auto &n = named[id];
+    n.threads[n.waiting++] = current;
+    if (n.waiting < GROUP) {
+        sleep_on(&n, "simt_sync_group", file, line);
+        return;
+    }
+    n.waiting = 0;
+    if (check) check->meet(n.threads, GROUP);
+    wake(&n);
 }
 
 void simt_collective(unsigned mask, void *arg, simt_collective_fn *fn, const char *name,

@@ -3,11 +3,10 @@
 // are compiled with -fsanitize=thread, whose instrumentation calls the __tsan_ functions below
 // before every access; the sanitizer's own library is not linked. For each byte of shared and
 // device memory the last write and two readers are kept. An access is ordered after another by a
-// later launch, a barrier, a warp collective in which both lanes took part (32 clocks a warp), or
-// program order; blocks of one launch are never ordered, unless one counted itself the last
+// later launch, a barrier, what threads tell each other between barriers (clock.cpp), or program
+// order; blocks of one launch are never ordered, unless one counted itself the last
 // (simt_acquire_grid).
-#include "engine.h"
-#include "simt_device.h"
+#include "clock.h"
 #include <map>
 #include <set>
 #include <sys/mman.h>
@@ -18,11 +17,12 @@ namespace simt
 namespace
 {
 
-const unsigned THREAD = 0x3ff, IN_FLIGHT = 0x4000, ATOMIC = 0x8000; // parts of access::thread
+// Parts of access::thread, which may be an agent of async.h.
+const unsigned THREAD = 0x7ff, IN_FLIGHT = 0x4000, ATOMIC = 0x8000;
 struct access {
     uint32_t epoch;  // 0: never
     uint16_t thread; // and flags
-    uint16_t clock;  // of that thread in its warp
+    uint16_t clock;  // of that thread
 };
 struct cell {
     access write, read[2];
@@ -35,9 +35,6 @@ struct region {
 
 const size_t MOST_WATCHED = size_t(256) << 20;
 uint32_t epoch = 1, block_epoch = 1, launch_epoch = 1;
-uint16_t clocks[MAX_THREADS];    // each thread's own
-uint16_t known[MAX_THREADS][32]; // what it knows of its warp mates' clocks
-bool clocks_high;                // they begin again at the next barrier
 cell *shared_cells;
 std::map<uintptr_t, region> &regions(void)
 {
@@ -57,24 +54,39 @@ cell *new_cells(size_t n)
     return p == MAP_FAILED ? nullptr : static_cast<cell *>(p);
 }
 
-bool in_shared(uintptr_t p)
-{
-    return p - reinterpret_cast<uintptr_t>(shared_base()) < SHARED_ROOM;
-}
+bool in_shared(uintptr_t p) { return p - reinterpret_cast<uintptr_t>(shared_base()) < SHARED_ROOM; }
 
-// Source line of an address of this program, by addr2line where it is installed.
+// Source line of an address of this program, by addr2line where it is installed; of a wrapper that
+// was inlined, its caller's.
 std::string line_of(const void *pc)
 {
-    char command[128], text[400] = "";
-    snprintf(command, sizeof command, "addr2line -e /proc/%d/exe %p 2>/dev/null",
+    char command[128], text[400];
+    std::string line = "an unknown line";
+    snprintf(command, sizeof command, "addr2line -i -e /proc/%d/exe %p 2>/dev/null",
              static_cast<int>(getpid()),
              static_cast<const void *>(static_cast<const char *>(pc) - 1));
-    if (FILE *f = popen(command, "r")) {
-        if (fgets(text, sizeof text, f)) text[strcspn(text, "\n")] = 0;
-        pclose(f);
+    FILE *f = popen(command, "r");
+    while (f && fgets(text, sizeof text, f)) {
+        text[strcspn(text, "\n")] = 0;
+        const char *slash = strrchr(text, '/');
+        if (slash) line = slash + 1;
+        if (slash && strncmp(slash, "/simt_", 6)) break;
     }
-    const char *slash = strrchr(text, '/');
-    return slash ? slash + 1 : "an unknown line";
+    if (f) pclose(f);
+    return line;
+}
+
+void against(char *text, size_t size, const access &other)
+{
+    const unsigned who = other.thread & THREAD;
+    if (who < MAX_THREADS)
+        snprintf(text, size, ", against thread %u%s", who,
+                 other.epoch < block_epoch ? " of another block" : "");
+    else
+        snprintf(text, size, ", against %s",
+                 who < FIRST_STORER       ? "a copy of a box"
+                 : who < FIRST_MULTIPLIER ? "a store of a box"
+                                          : "a product of wgmma");
 }
 
 void report(const char *what, uintptr_t at, const access *other, const void *pc)
@@ -84,9 +96,7 @@ void report(const char *what, uintptr_t at, const access *other, const void *pc)
     if (!seen->insert({pc, what}).second) return;
     char place[256], mate[64] = "";
     where(place, sizeof place);
-    if (other)
-        snprintf(mate, sizeof mate, ", against thread %d%s", other->thread & THREAD,
-                 other->epoch < block_epoch ? " of another block" : "");
+    if (other) against(mate, sizeof mate, *other);
     say("CHECK: %s at %s, %s memory, %s%s", what, line_of(pc).c_str(),
         in_shared(at)                                         ? "shared"
         : in_device_space(reinterpret_cast<const void *>(at)) ? "device"
@@ -99,14 +109,11 @@ bool ordered(const access &o, unsigned t, bool shared)
     if (o.epoch < launch_epoch) return true;
     if (o.epoch < block_epoch) return shared;
     unsigned other = o.thread & THREAD;
-    if (o.epoch != epoch || other == t) return true;
-    return other / 32 == t / 32 && known[t][other % 32] >= o.clock;
+    if ((o.epoch != epoch && other < MAX_THREADS) || other == t) return true;
+    return clock_knows(t, other, o.clock);
 }
 
-bool both_atomic(bool atomic, const access &o)
-{
-    return atomic && (o.thread & ATOMIC);
-}
+bool both_atomic(bool atomic, const access &o) { return atomic && (o.thread & ATOMIC); }
 
 void read_by(cell *c, const access &me)
 {
@@ -121,7 +128,7 @@ void touch_byte(cell *c, uintptr_t at, bool write, bool atomic, const void *pc)
 {
     unsigned t = simt_here.linear;
     bool shared = in_shared(at), reads = !write || atomic;
-    access me = {epoch, static_cast<uint16_t>(t | (atomic ? ATOMIC : 0)), clocks[t]};
+    access me = {epoch, static_cast<uint16_t>(t | (atomic ? ATOMIC : 0)), clock_of(t)};
     uint32_t since = shared ? block_epoch : 1;
     if ((c->write.thread & IN_FLIGHT) && c->write.epoch >= block_epoch)
         report("access to shared memory that cp.async is still writing", at, &c->write, pc);
@@ -146,6 +153,7 @@ cell *cells_of(uintptr_t at, size_t n, const void *pc)
     if (in_shared(at)) return shared_cells + (at - reinterpret_cast<uintptr_t>(shared_base()));
     if (at >= recent.from && at + n <= recent.to) return recent.cells + (at - recent.from);
     if (!in_device_space(p)) {
+        if (sums_cover(p, n)) report("access to sums that wgmma is still writing", at, nullptr, pc);
         if (current_thread() >= 0 && !kernel_owns(p) && !host_pinned(p))
             report("a kernel accesses host memory", at, nullptr, pc);
         return nullptr;
@@ -192,50 +200,22 @@ void touch_aligned(const void *p, size_t n, bool write, const void *pc)
 
 // --- what the engine tells ---
 
-void on_launch(void)
-{
-    launch_epoch = ++epoch;
-}
+void on_launch(void) { launch_epoch = ++epoch; }
 
 void on_block(void)
 {
     if (!shared_cells) shared_cells = new_cells(SHARED_ROOM);
     block_epoch = ++epoch;
-    memset(known, 0, sizeof known);
-    for (uint16_t &c : clocks) c = 1;
+    clock_block();
 }
 
 void on_barrier(void)
 {
     epoch++;
-    if (!clocks_high) return;
-    clocks_high = false;
-    memset(known, 0, sizeof known);
-    for (uint16_t &c : clocks) c = 1;
+    clock_barrier();
 }
 
-// What any of the lanes did before the collective is before what any does after it.
-void on_warp(int warp, unsigned lanes)
-{
-    uint16_t all[32] = {};
-    for (int l = 0; l < 32; l++) {
-        if (!(lanes >> l & 1)) continue;
-        int t = warp * 32 + l;
-        known[t][l] = clocks[t];
-        for (int k = 0; k < 32; k++)
-            if (known[t][k] > all[k]) all[k] = known[t][k];
-    }
-    for (int l = 0; l < 32; l++)
-        if (lanes >> l & 1) {
-            memcpy(known[warp * 32 + l], all, sizeof all);
-            clocks_high |= ++clocks[warp * 32 + l] > 50000;
-        }
-}
-
-void on_acquire_grid(void)
-{
-    launch_epoch = block_epoch;
-}
+void on_acquire_grid(void) { launch_epoch = block_epoch; }
 
 void on_allocated(void *p, size_t n)
 {
@@ -278,22 +258,55 @@ void on_landing(const void *p, size_t n)
     cell *c = shared_cells +
               (reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(shared_base()));
     for (size_t i = 0; i < n; i++)
-        c[i].write = {epoch, static_cast<uint16_t>(simt_here.linear), clocks[simt_here.linear]};
+        c[i].write = {epoch, static_cast<uint16_t>(simt_here.linear), clock_of(simt_here.linear)};
 }
 
-uint64_t reports_so_far(void)
+// --- the asynchronous proxy: copies of boxes and products ---
+
+// Is the access before one that clock_view() begins?
+bool async_ordered(const access &o)
 {
-    return report_count;
+    const unsigned who = o.thread & THREAD;
+    return o.epoch < block_epoch || (o.epoch != epoch && who < MAX_THREADS) ||
+           clock_seen(who, o.clock);
 }
 
-const checker mine = {on_launch,       on_block,     on_barrier, on_warp,
-                      on_acquire_grid, on_allocated, on_freed,   on_written,
-                      on_access,       on_in_flight, on_landing, reports_so_far};
-
-__attribute__((constructor)) void install(void)
+void async_byte(cell *c, uintptr_t at, const access &me, bool write, const void *pc)
 {
-    check = &mine;
+    const access &w = c->write;
+    if (!write && w.epoch < block_epoch)
+        report("read of memory that was never written", at, nullptr, pc);
+    if (!async_ordered(w))
+        report(write ? "race of two writes" : "race: a read of what is written", at, &w, pc);
+    else if (w.epoch >= block_epoch && !clock_fenced(w.thread & THREAD, w.clock))
+        report("a copy or product after a write without fence.proxy.async", at, &w, pc);
+    if (!write) {
+        read_by(c, me);
+        return;
+    }
+    for (const access &r : c->read)
+        if (!async_ordered(r)) report("race: a write of what is read", at, &r, pc);
+    c->write = me;
 }
+
+void on_async(const void *p, size_t n, bool write, int who, unsigned clock, bool warp,
+              const void *pc)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(p);
+    cell *c = shared_cells + (at - reinterpret_cast<uintptr_t>(shared_base()));
+    const access me = {epoch, static_cast<uint16_t>(who), static_cast<uint16_t>(clock)};
+    if (!warp) clock_view_thread();
+    for (size_t i = 0; i < n; i++) async_byte(c + i, at + i, me, write, pc);
+}
+
+uint64_t reports_so_far(void) { return report_count; }
+
+const checker mine = {on_launch,    on_block,      on_barrier,      clock_warp,    on_acquire_grid,
+                      on_allocated, on_freed,      on_written,      on_access,     on_in_flight,
+                      on_landing,   clock_release, clock_complete,  clock_acquire, clock_meet,
+                      clock_fence,  clock_learn,   clock_view_warp, on_async,      reports_so_far};
+
+__attribute__((constructor)) void install(void) { check = &mine; }
 
 // A process with reports does not end well.
 __attribute__((destructor)) void finish(void)
@@ -313,30 +326,12 @@ extern "C" {
 
 #define SIMT_PC __builtin_return_address(0)
 #define SIMT_HOOKS(n)                                                                              \
-    void __tsan_read##n(void *p)                                                                   \
-    {                                                                                              \
-        simt::touch_aligned(p, n, false, SIMT_PC);                                                 \
-    }                                                                                              \
-    void __tsan_write##n(void *p)                                                                  \
-    {                                                                                              \
-        simt::touch_aligned(p, n, true, SIMT_PC);                                                  \
-    }                                                                                              \
-    void __tsan_unaligned_read##n(void *p)                                                         \
-    {                                                                                              \
-        simt::touch(p, n, false, false, SIMT_PC);                                                  \
-    }                                                                                              \
-    void __tsan_unaligned_write##n(void *p)                                                        \
-    {                                                                                              \
-        simt::touch(p, n, true, false, SIMT_PC);                                                   \
-    }                                                                                              \
-    void __tsan_volatile_read##n(void *p)                                                          \
-    {                                                                                              \
-        simt::touch_aligned(p, n, false, SIMT_PC);                                                 \
-    }                                                                                              \
-    void __tsan_volatile_write##n(void *p)                                                         \
-    {                                                                                              \
-        simt::touch_aligned(p, n, true, SIMT_PC);                                                  \
-    }                                                                                              \
+    void __tsan_read##n(void *p) { simt::touch_aligned(p, n, false, SIMT_PC); }                    \
+    void __tsan_write##n(void *p) { simt::touch_aligned(p, n, true, SIMT_PC); }                    \
+    void __tsan_unaligned_read##n(void *p) { simt::touch(p, n, false, false, SIMT_PC); }           \
+    void __tsan_unaligned_write##n(void *p) { simt::touch(p, n, true, false, SIMT_PC); }           \
+    void __tsan_volatile_read##n(void *p) { simt::touch_aligned(p, n, false, SIMT_PC); }           \
+    void __tsan_volatile_write##n(void *p) { simt::touch_aligned(p, n, true, SIMT_PC); }           \
     void __tsan_read_write##n(void *p)                                                             \
     {                                                                                              \
         simt::touch(p, n, false, false, SIMT_PC);                                                  \
@@ -348,14 +343,8 @@ SIMT_HOOKS(4)
 SIMT_HOOKS(8)
 SIMT_HOOKS(16)
 
-void __tsan_read_range(void *p, size_t n)
-{
-    simt::touch(p, n, false, false, SIMT_PC);
-}
-void __tsan_write_range(void *p, size_t n)
-{
-    simt::touch(p, n, true, false, SIMT_PC);
-}
+void __tsan_read_range(void *p, size_t n) { simt::touch(p, n, false, false, SIMT_PC); }
+void __tsan_write_range(void *p, size_t n) { simt::touch(p, n, true, false, SIMT_PC); }
 void *__tsan_memcpy(void *to, const void *from, size_t n)
 {
     simt::touch(from, n, false, false, SIMT_PC);
@@ -372,6 +361,11 @@ void *__tsan_memset(void *p, int value, size_t n)
 {
     simt::touch(p, n, true, false, SIMT_PC);
     return memset(p, value, n);
+}
+// Of the guards of a launcher's static variables.
+uint8_t __tsan_atomic8_load(const volatile uint8_t *p, int)
+{
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 void __tsan_init(void) {}
 void __tsan_func_entry(void *) {}

@@ -3,7 +3,7 @@
 // stack; the last one to arrive works on all records. Fragment layouts: PTX ISA, "Warp level matrix
 // instructions".
 #include "engine.h"
-#include "simt_device.h"
+#include "simt_sm90.h"
 
 using namespace simt;
 
@@ -15,6 +15,11 @@ template <class R, class F> void each(unsigned lanes, void *const arg[32], F f)
 {
     for (unsigned l = 0; l < 32; l++)
         if (lanes >> l & 1) f(l, *static_cast<R *>(arg[l]));
+}
+
+void need_all(unsigned lanes, const char *what)
+{
+    if (lanes != 0xffffffffu) simt_fault("%s needs all 32 lanes of the warp", what);
 }
 
 struct shuffle {
@@ -88,14 +93,15 @@ void do_reduce(unsigned lanes, void *const arg[32])
     each<vote>(lanes, arg, [&](unsigned, vote &v) { v.result = all; });
 }
 
-void do_nothing(unsigned, void *const[32]) {}
+// Of all collectives the one that orders memory.
+void do_sync(unsigned lanes, void *const[32])
+{
+    if (check) check->warp(static_cast<int>(simt_here.warp), lanes);
+}
+
+void do_registers(unsigned lanes, void *const[32]) { need_all(lanes, "setmaxnreg"); }
 
 // --- matrices ---
-
-void need_all(unsigned lanes, const char *what)
-{
-    if (lanes != 0xffffffffu) simt_fault("%s needs all 32 lanes of the warp", what);
-}
 
 struct mma {
     void *d;
@@ -306,7 +312,15 @@ unsigned simt_reduce(unsigned mask, unsigned value, simt_reduction how, const ch
 
 void simt_sync_warp(unsigned mask, const char *file, int line)
 {
-    simt_collective(mask, nullptr, do_nothing, "__syncwarp", file, line);
+    simt_collective(mask, nullptr, do_sync, "__syncwarp", file, line);
+}
+
+void simt_set_registers(int count, const char *file, int line)
+{
+    if (count < 24 || count > 256 || count % 8)
+        simt_fault("setmaxnreg at %s:%d: %d is not a multiple of 8 from 24 to 256", file, line,
+                   count);
+    simt_collective(0xffffffffu, nullptr, do_registers, "setmaxnreg", file, line);
 }
 
 void simt_mma_k32(int d[4], const unsigned a[4], const unsigned b[2], simt_operand type,

@@ -205,6 +205,26 @@ int defect_missing_syncwarp(int planted)
     return bad;
 }
 
+// A collective in its place: it brings lanes together and orders nothing.
+template <bool BAD> static __global__ void shuffle_for_syncwarp(int *out)
+{
+    SIMT_SHARED(int, room, [32]);
+    int t = (int)threadIdx.x;
+    room[t] = t + 3;
+    int first = __shfl_sync(0xffffffffu, t, 0);
+    if (!BAD) __syncwarp();
+    out[t] = room[t ^ 1] + first;
+}
+int defect_shuffle_for_syncwarp(int planted)
+{
+    words y(32);
+    int bad = 0;
+    LAUNCH(shuffle_for_syncwarp, planted, 1, 32, y.p);
+    y.get();
+    for (int t = 0; t < 32; t++) bad |= y.host[t] != (t ^ 1) + 3;
+    return bad;
+}
+
 template <bool BAD> static __global__ void return_before_barrier(int *out, int n)
 {
     int t = (int)threadIdx.x;

@@ -55,31 +55,18 @@ static int attribute(cudaDeviceAttr which, bool *found)
 {
     *found = true;
     switch (which) {
-    case cudaDevAttrMultiProcessorCount:
-        return simt_set.multiprocessors;
-    case cudaDevAttrComputeCapabilityMajor:
-        return simt_set.major;
-    case cudaDevAttrComputeCapabilityMinor:
-        return simt_set.minor;
-    case cudaDevAttrMaxThreadsPerBlock:
-        return MAX_THREADS;
-    case cudaDevAttrWarpSize:
-        return 32;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-        return SHARED_STATIC;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        return SHARED_MOST;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        return 228 * 1024;
-    case cudaDevAttrMemoryPoolsSupported:
-        return 1;
-    case cudaDevAttrClockRate:
-        return 1980000;
-    case cudaDevAttrL2CacheSize:
-        return simt_set.cache;
-    default:
-        *found = false;
-        return 0;
+    case cudaDevAttrMultiProcessorCount: return simt_set.multiprocessors;
+    case cudaDevAttrComputeCapabilityMajor: return simt_set.major;
+    case cudaDevAttrComputeCapabilityMinor: return simt_set.minor;
+    case cudaDevAttrMaxThreadsPerBlock: return MAX_THREADS;
+    case cudaDevAttrWarpSize: return 32;
+    case cudaDevAttrMaxSharedMemoryPerBlock: return SHARED_STATIC;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return SHARED_MOST;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return 228 * 1024;
+    case cudaDevAttrMemoryPoolsSupported: return 1;
+    case cudaDevAttrClockRate: return 1980000;
+    case cudaDevAttrL2CacheSize: return simt_set.cache;
+    default: *found = false; return 0;
     }
 }
 
@@ -96,7 +83,7 @@ void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, 
         fail(static_cast<cudaError_t>(here.code));
         return;
     }
-    std::shared_ptr<void> copy(malloc(bytes), free);
+    std::shared_ptr<void> copy(aligned_alloc(128, (bytes + 127) / 128 * 128), free);
     memcpy(copy.get(), arguments, bytes);
     launch k = {name, grid, block, shared, copy, bytes, run};
     cudaError_t e = no_device();
@@ -115,10 +102,7 @@ cudaError_t cudaGetLastError(void)
     return e ? e : static_cast<cudaError_t>(here.code);
 }
 
-cudaError_t cudaPeekAtLastError(void)
-{
-    return last;
-}
+cudaError_t cudaPeekAtLastError(void) { return last; }
 
 static const struct {
     cudaError_t code;

@@ -75,8 +75,11 @@ bool in_kernel(void);
 bool in_last_block(void);
 /* May kernels read there beside device, shared and pinned memory: stacks, arguments, constants? */
 bool kernel_owns(const void *p);
-int current_thread(void);            /* in its block, or -1 on the host */
-void preempt(void);                  /* the checker: let another thread run */
+int current_thread(void); /* in its block, or -1 on the host */
+void preempt(void);       /* the checker: let another thread run */
+/* The running thread waits, in `name`, until something wakes those that wait for this key. */
+void sleep_on(const void *key, const char *name, const char *file, int line);
+void wake(const void *key);
 void where(char *text, size_t size); /* kernel, block and thread, for messages */
 
 /* --- shared memory and asynchronous copies (shared.cpp) --- */
@@ -165,6 +168,20 @@ struct checker {
     void (*access)(const void *p, size_t n, bool write, bool atomic, const void *pc);
     void (*in_flight)(const void *p, size_t n); /* cp.async begins to write it */
     void (*landing)(const void *p, size_t n);   /* and has written it */
+    /* async.h: the running thread arrives at a barrier; its phase completes, clock counts them; a
+       thread that waited goes on; threads met in a named barrier */
+    void (*release)(int barrier);
+    void (*complete)(int barrier, unsigned clock);
+    void (*acquire)(int barrier);
+    void (*meet)(const int *threads, int n);
+    void (*fence_async)(void);
+    /* Lanes of the running warp waited for what the agent did up to the clock. */
+    void (*learn)(unsigned lanes, int agent, unsigned clock);
+    /* An access of the asynchronous proxy that the running thread begins; warp: that all lanes do,
+       after view_warp. */
+    void (*view_warp)(void);
+    void (*async)(const void *p, size_t n, bool write, int who, unsigned clock, bool warp,
+                  const void *pc);
     uint64_t (*reports)(void);
 };
 extern const checker *check;

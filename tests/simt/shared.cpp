@@ -2,8 +2,7 @@
 // Shared memory of the running block: variables are in one room with forbidden gaps between them
 // and begin as garbage (NaN as floats). cp.async leaves garbage too: its data lands only when the
 // thread waits for it, read from the source as it is then.
-#include "engine.h"
-#include "simt_device.h"
+#include "async.h"
 #include <sys/mman.h>
 
 namespace simt
@@ -17,6 +16,7 @@ static void *dynamic_at;
 static struct {
     const void *key;
     void *at;
+    size_t bytes;
 } variables[VARIABLES];
 static int variable_count;
 
@@ -53,6 +53,19 @@ static bool in_shared(const void *p, size_t bytes)
 {
     const unsigned char *at = static_cast<const unsigned char *>(p);
     return at >= room && at + bytes <= room + SHARED_ROOM;
+}
+
+bool shared_holds(const range &r)
+{
+    const unsigned char *at = room + r.from;
+    auto within = [&](const void *variable, size_t bytes) {
+        const unsigned char *from = static_cast<const unsigned char *>(variable);
+        return from && at >= from && at + r.bytes <= from + bytes;
+    };
+    bool held = within(dynamic_at, dynamic_size);
+    for (int i = 0; i < variable_count && !held; i++)
+        held = within(variables[i].at, variables[i].bytes);
+    return held;
 }
 
 // --- cp.async ---
@@ -109,14 +122,20 @@ void *simt_shared_variable(const void *key, size_t bytes, size_t align, const ch
         simt_fault("shared variable %s: with %zu dynamic bytes more than %d", name, dynamic_size,
                    SHARED_MOST);
     if (variable_count == VARIABLES) simt_fault("more than %d shared variables", VARIABLES);
-    variables[variable_count] = {key, place(bytes, align < 16 ? 16 : align)};
+    variables[variable_count] = {key, place(bytes, align < 16 ? 16 : align), bytes};
     return variables[variable_count++].at;
 }
 
 void *simt_shared_dynamic(size_t align)
 {
-    if (!dynamic_at) dynamic_at = place(dynamic_size, align < 128 ? 128 : align);
+    if (!dynamic_at) dynamic_at = place(dynamic_size, align);
     return dynamic_at;
+}
+
+unsigned simt_shared_address(const void *p)
+{
+    if (!in_shared(p, 0)) simt_fault("simt_shared_address: not in shared memory");
+    return static_cast<unsigned>(static_cast<const unsigned char *>(p) - room);
 }
 
 void simt_cp_async(void *to, const void *from, int bytes, int present)

@@ -28,6 +28,7 @@
 #undef __forceinline__
 #undef __noinline__
 #undef __launch_bounds__
+#undef __grid_constant__
 #undef __restrict__
 #define __global__
 #define __device__
@@ -35,6 +36,7 @@
 #define __constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__  use_SIMT_SHARED_instead
 #define SIMT_INLINE static inline
 #define SIMT_UNROLL
@@ -68,6 +70,7 @@ void simt_collective(unsigned mask, void *arg, simt_collective_fn *fn, const cha
 void *simt_shared_variable(const void *key, size_t bytes, size_t align, const char *name);
 void *simt_shared_dynamic(size_t align);
 void simt_acquire_grid(void);
+unsigned simt_shared_address(const void *p);
 void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, size_t shared,
                  cudaStream_t stream, const void *arguments, size_t bytes,
                  void (*run)(const void *arguments));
@@ -79,8 +82,9 @@ void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, 
     typedef type simt_type_##name dims;                                                            \
     simt_type_##name &name = *static_cast<simt_type_##name *>(simt_shared_variable(                \
         &simt_key_##name, sizeof(simt_type_##name), alignof(simt_type_##name), #name))
-#define SIMT_DYN_SHARED(type, name)                                                                \
-    type *name = static_cast<type *>(simt_shared_dynamic(alignof(type)))
+#define SIMT_DYN_SHARED_AT(type, name, alignment)                                                  \
+    type *name = static_cast<type *>(simt_shared_dynamic(alignment))
+#define SIMT_DYN_SHARED(type, name) SIMT_DYN_SHARED_AT(type, name, 128)
 #define SIMT_LAUNCH(kernel, grid, block, shared, stream, ...)                                      \
     simt_launch_kernel(#kernel, kernel, grid, block, shared, stream, ##__VA_ARGS__)
 #define SIMT_ALLOW_SHARED(kernel, bytes)                                                           \
@@ -122,6 +126,7 @@ static inline int __syncthreads_or(int predicate, SIMT_AT)
 {
     return simt_barrier(SIMT_OR, predicate, file, line);
 }
+static inline void __trap(SIMT_AT) { simt_fault("__trap at %s:%d", file, line); }
 static inline void __threadfence(void) {}
 static inline void __threadfence_block(void) {}
 

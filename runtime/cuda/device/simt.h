@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only header that kernels include. Under nvcc it is a thin alias of CUDA; under g++ and
-   clang++ it is an emulation of the device (tests/simt, test code, never part of the product), so
-   that every kernel runs, and is checked, on machines without a GPU.
+/* The header that kernels include; those of compute capability 9.0 alone have simt_sm90.cuh, too.
+   Under nvcc it is a thin alias of CUDA; under g++ and clang++ it is an emulation of the device
+   (tests/simt, test code, never part of the product), so that every kernel runs, and is checked, on
+   machines without a GPU.
 
    A kernel file, NAME.cu:
 
@@ -18,11 +19,12 @@
        }
 
    Templates in parentheses: SIMT_LAUNCH((sum<float, 4>), ...). Dynamic shared memory is
-   SIMT_DYN_SHARED(T, name); above 48 KiB the launcher first calls SIMT_ALLOW_SHARED(kernel, bytes).
+   SIMT_DYN_SHARED(T, name), aligned to 128 bytes or as SIMT_DYN_SHARED_AT says; above 48 KiB the
+   launcher first calls SIMT_ALLOW_SHARED(kernel, bytes).
 
    Rules, most of them faults of the emulation:
    - shared variables inside functions only and through the macros; launches through SIMT_LAUNCH;
-     no inline assembly outside this file; 64-bit atomics on unsigned long long;
+     no inline assembly outside these files; 64-bit atomics on unsigned long long;
    - no return before a later barrier; a barrier is reached by all threads at the same line;
      _sync masks name the lanes that take part; lanes that talk through shared memory need
      __syncwarp();
@@ -46,9 +48,11 @@
 #include <stdint.h>
 
 #define SIMT_SHARED(type, name, dims) __shared__ type name dims
-#define SIMT_DYN_SHARED(type, name)                                                                \
-    extern __shared__ __align__(128) unsigned char simt_dynamic[];                                 \
-    type *name = reinterpret_cast<type *>(simt_dynamic)
+#define SIMT_DYN_SHARED_AT(type, name, alignment)                                                  \
+    extern __shared__ __align__(alignment)                                                         \
+    unsigned char simt_dynamic_##alignment[];                                                      \
+    type *name = reinterpret_cast<type *>(simt_dynamic_##alignment)
+#define SIMT_DYN_SHARED(type, name) SIMT_DYN_SHARED_AT(type, name, 128)
 #define SIMT_LAUNCH(kernel, grid, block, shared, stream, ...)                                      \
     (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
 #define SIMT_ALLOW_SHARED(kernel, bytes)                                                           \

@@ -5,10 +5,9 @@
    sums where they are, and store Y by tensor maps through shared memory, in which a residual was
    brought the same way.
 
-   Compiled for sm_90a only. The emulation has none of these instructions: this file runs in tests
-   of a device alone (tests/cuda/test_wgmma.c), against the CPU's kernels. */
+   Compiled for sm_90a only. */
+#include "runtime/cuda/device/simt_sm90.cuh"
 #include "runtime/cuda/gemm/gemm_tiles.cuh"
-#include "runtime/cuda/gemm/wgmma.cuh"
 #include "runtime/cuda/gemm/wgmma.h"
 
 /* Outputs below which a block a tile leaves most of a device idle. */
@@ -88,19 +87,19 @@ SIMT_INLINE void stages_produce(const pare_cuda_gemm_args &p, const wgmma_walk &
         }
         for (int k = 0; k < g.steps; k++) {
             const unsigned bar = full + stage * 8, at = shared + stage * V::STAGE;
-            mbar_wait(empty + stage * 8, parity);
-            mbar_expect(bar, V::STAGE);
+            simt_mbar_wait(empty + stage * 8, parity);
+            simt_mbar_expect(bar, V::STAGE);
             if (V::PICTURE) {
-                tma_load_im2col(at, xm, bar, in_tap * V::KB, w, h, image, right * p.in.dilation[1],
-                                down * p.in.dilation[0]);
+                simt_tma_load_im2col(at, xm, bar, in_tap * V::KB, w, h, image,
+                                     right * p.in.dilation[1], down * p.in.dilation[0]);
                 if (++in_tap == g.tap_steps) {
                     in_tap = 0;
                     if (++right == p.in.kernel_width) right = 0, down++;
                 }
             } else {
-                tma_load(at, xm, bar, k * V::KB, m0);
+                simt_tma_load(at, xm, bar, k * V::KB, m0);
             }
-            tma_load(at + V::X_BYTES, wm, bar, k * V::KB, n0);
+            simt_tma_load(at + V::X_BYTES, wm, bar, k * V::KB, n0);
             if (++stage == V::DEEP) stage = 0, parity ^= 1;
         }
     }
@@ -119,11 +118,11 @@ typedef struct sum_group {
 template <typename V>
 SIMT_INLINE void residual_bring(const sum_group &mine, const CUtensorMap *zm, int m0, int n0)
 {
-    tma_store_wait_read();
-    mbar_expect(mine.z_bar, V::OUT);
+    simt_tma_store_wait_read();
+    simt_mbar_expect(mine.z_bar, V::OUT);
     PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int c = 0; c < V::SLICES; c++)
-        tma_load(mine.out + (i * V::SLICES + c) * V::SLICE_BYTES, zm, mine.z_bar, n0 + c * V::SLICE,
-                 m0 + i * 64);
+        simt_tma_load(mine.out + (i * V::SLICES + c) * V::SLICE_BYTES, zm, mine.z_bar,
+                      n0 + c * V::SLICE, m0 + i * 64);
 }
 
 template <typename V>
@@ -134,9 +133,9 @@ SIMT_INLINE void tile_put(const pare_cuda_gemm_args &p, const sum_group &mine,
     {
         const int x = n0 + c * V::SLICE, y = m0 + i * 64;
         if (x < p.columns && y < p.rows)
-            tma_store(ym, mine.out + (i * V::SLICES + c) * V::SLICE_BYTES, x, y);
+            simt_tma_store(ym, mine.out + (i * V::SLICES + c) * V::SLICE_BYTES, x, y);
     }
-    tma_store_commit();
+    simt_tma_store_commit();
 }
 
 /* Constants of four columns from this one on. */
@@ -170,15 +169,16 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
         const int column = min(n0 + q * 16 + (lane & 3) * 4, p.columns - 4);
         char *to = out + (first ^ slot) + chunk * V::SLICE_BYTES + wait[q % 2];
         four_constants(p, column + wait[q % 2], shift, scale, bias);
-        PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int half = 0; half < 2; half++)
+        PARE_UNROLL for (int i = 0; i < V::MI; i++)
+            PARE_UNROLL for (int upper = 0; upper < 2; upper++)
         {
             int four[4];
             PARE_UNROLL PARE_VEC4 four[k] =
-                (int)((unsigned)acc[i][(q * 2 + k / 2) * 4 + half * 2 + k % 2] -
+                (int)((unsigned)acc[i][(q * 2 + k / 2) * 4 + upper * 2 + k % 2] -
                       (unsigned)shift[k]);
             if (V::CROWDED) wait[q % 2] = four[3] & zero;
             four_finish<V::END>(p, l, four, scale, bias,
-                                to + i * V::SLICES * V::SLICE_BYTES + half * 8 * V::SLICE);
+                                to + i * V::SLICES * V::SLICE_BYTES + upper * 8 * V::SLICE);
         }
     }
 }
@@ -187,13 +187,13 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
 template <typename V>
 SIMT_INLINE void step_multiply(int (&acc)[V::MI][V::BN / 2], unsigned stage, int group, int step)
 {
-    const uint64_t x = wgmma_matrix<V::KB>(stage + group * V::GROUP_ROWS * V::KB);
-    const uint64_t w = wgmma_matrix<V::KB>(stage + V::X_BYTES);
-    wgmma_fence();
+    const uint64_t x = simt_wgmma_matrix<V::KB>(stage + group * V::GROUP_ROWS * V::KB);
+    const uint64_t w = simt_wgmma_matrix<V::KB>(stage + V::X_BYTES);
+    simt_wgmma_fence();
     PARE_UNROLL for (int part = 0; part < V::KB / 32; part++)
-        PARE_UNROLL for (int i = 0; i < V::MI; i++) wgmma_k32<V::KIND, V::BN>::run(
+        PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_k32<V::KIND == (int)PARE_u8>(
             acc[i], x + part * 2 + i * (64 * V::KB >> 4), w + part * 2, part > 0 ? 1 : step);
-    wgmma_commit();
+    simt_wgmma_commit();
 }
 
 template <typename V>
@@ -215,36 +215,36 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
         const tile_at t = tile_of_index(g, index);
         const int m0 = t.m * V::BM + group * V::GROUP_ROWS, n0 = t.n * V::BN;
         unsigned last = 0;
-        PARE_UNROLL for (int i = 0; i < V::MI; i++) wgmma_order(acc[i]);
+        PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_order(acc[i]);
         for (int k = 0; k < g.steps; k++) {
-            mbar_wait(full + stage * 8, parity);
+            simt_mbar_wait(full + stage * 8, parity);
             step_multiply<V>(acc, shared + stage * V::STAGE, group, k);
             if (V::RESIDUAL && k == 0) {
                 if (mine.leads) residual_bring<V>(mine, zm, m0, n0);
                 __syncwarp();
             }
-            wgmma_wait<1>(); /* the step before was read */
-            if (k > 0 && releases) mbar_arrive(empty + last * 8);
+            simt_wgmma_wait<1>(); /* the step before was read */
+            if (k > 0 && releases) simt_mbar_arrive(empty + last * 8);
             last = stage;
             if (++stage == V::DEEP) stage = 0, parity ^= 1;
         }
-        wgmma_wait<0>();
-        PARE_UNROLL for (int i = 0; i < V::MI; i++) wgmma_order(acc[i]);
-        if (releases) mbar_arrive(empty + last * 8);
+        simt_wgmma_wait<0>();
+        PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_order(acc[i]);
+        if (releases) simt_mbar_arrive(empty + last * 8);
         if (V::RESIDUAL) {
-            mbar_wait(mine.z_bar, z_parity);
+            simt_mbar_wait(mine.z_bar, z_parity);
             z_parity ^= 1;
         } else { /* what was stored last was read */
-            if (mine.leads) tma_store_wait_read();
-            group_sync(group + 1);
+            if (mine.leads) simt_tma_store_wait_read();
+            simt_sync_group(group + 1);
         }
         sums_finish<V>(p, l, g.zero, acc, bytes + out, n0);
-        tma_store_publish();
-        group_sync(group + 1);
+        simt_fence_async();
+        simt_sync_group(group + 1);
         if (mine.leads) tile_put<V>(p, mine, ym, m0, n0);
         __syncwarp();
     }
-    if (mine.leads) tma_store_wait();
+    if (mine.leads) simt_tma_store_wait();
     __syncwarp();
 }
 
@@ -255,28 +255,28 @@ static __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
                 const __grid_constant__ pare_cuda_gemm_args p,
                 const __grid_constant__ tile_clamp clamp, const __grid_constant__ wgmma_walk walk)
 {
-    extern __shared__ __align__(1024) char wgmma_bytes[];
-    const unsigned shared = simt_shared_address(wgmma_bytes);
+    SIMT_DYN_SHARED_AT(char, bytes, 1024);
+    const unsigned shared = simt_shared_address(bytes);
     if (threadIdx.x == 0) {
         const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
         if (shared & 1023) __trap(); /* swizzles count from there */
         for (int s = 0; s < V::DEEP; s++) {
-            mbar_init(full + s * 8, 1);
-            mbar_init(empty + s * 8, 8); /* warps that multiply */
+            simt_mbar_init(full + s * 8, 1);
+            simt_mbar_init(empty + s * 8, 8); /* warps that multiply */
         }
-        mbar_init(empty + V::DEEP * 8, 1);
-        mbar_init(empty + V::DEEP * 8 + 8, 1);
-        mbar_publish();
-        tma_prefetch(&xm), tma_prefetch(&wm), tma_prefetch(&ym);
+        simt_mbar_init(empty + V::DEEP * 8, 1);
+        simt_mbar_init(empty + V::DEEP * 8 + 8, 1);
+        simt_mbar_publish();
+        simt_tma_prefetch(&xm), simt_tma_prefetch(&wm), simt_tma_prefetch(&ym);
     }
     __syncthreads();
     if (threadIdx.x >= 256) {
-        registers_give<V::REGISTERS_FILL>();
+        simt_registers_give<V::REGISTERS_FILL>();
         if (threadIdx.x == 256) stages_produce<V>(p, walk, &xm, &wm, shared);
         __syncwarp();
     } else {
-        registers_take<V::REGISTERS_SUM>();
-        tiles_consume<V>(p, clamp, walk, &ym, &zm, wgmma_bytes, shared);
+        simt_registers_take<V::REGISTERS_SUM>();
+        tiles_consume<V>(p, clamp, walk, &ym, &zm, bytes, shared);
     }
 }
 

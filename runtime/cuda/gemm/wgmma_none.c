@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of a build without code for compute capability 9.0, and of the emulation. */
+/* Of a build without code for compute capability 9.0. */
 #include "runtime/cuda/gemm/wgmma.h"
 
 bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,

@@ -1,26 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instructions of compute capability 9.0 alone, which simt.h has no emulation of: barriers that
-   count bytes, copies of boxes by tensor maps, products of 64 rows by a group of four warps. PTX
-   ISA, chapters "mbarrier", "cp.async.bulk.tensor" and "wgmma". Addresses of shared memory are 32
-   bits. */
-#ifndef PARE_RUNTIME_CUDA_GEMM_WGMMA_CUH
-#define PARE_RUNTIME_CUDA_GEMM_WGMMA_CUH
+/* Wrappers of instructions that compute capability 9.0 alone has, for files that are compiled for
+   sm_90a only: barriers that count bytes, copies of boxes by tensor maps, products of 64 rows by a
+   group of four warps. PTX ISA, chapters "mbarrier", "cp.async.bulk.tensor" and "wgmma". Addresses
+   of shared memory are 32 bits (simt_shared_address). As simt.h: PTX under nvcc, the emulation's
+   functions elsewhere (tests/simt/simt_sm90.h).
+
+   Rules, most of them faults of the emulation:
+   - a barrier is used after simt_mbar_publish of who set it and a barrier of the block; a phase
+     completes once all threads that it counts arrived and all bytes that they expect are there;
+   - bytes of a box are read by threads that waited for the phase that counts them, or by products
+     that such threads begin; no block ends before its copies;
+   - what threads write to shared memory is read by simt_tma_store and by products after
+     simt_fence_async of the writer, and a barrier;
+   - what a store reads may change after simt_tma_store_wait_read of who began it; no thread leaves
+     before it waited;
+   - simt_wgmma_fence stands before products whose sums threads have touched; sums may be touched,
+     and operands change, after simt_wgmma_wait of all four warps. */
+#ifndef PARE_RUNTIME_CUDA_DEVICE_SIMT_SM90_CUH
+#define PARE_RUNTIME_CUDA_DEVICE_SIMT_SM90_CUH
 
 #include "runtime/cuda/device/simt.h"
 
 #include <cuda.h>
 
+#ifndef __CUDACC__
+#include <simt_sm90.h>
+#else
+
 /* Cycles a barrier is waited for, several seconds: then the kernel fails. */
-#define PARE_PATIENCE (1ll << 34)
+#define SIMT_PATIENCE (1ll << 34)
 
 /* --- barriers --- */
 
-SIMT_INLINE void mbar_init(unsigned bar, int count)
+/* Of 8 bytes; count: arrivals of a phase. */
+SIMT_INLINE void simt_mbar_init(unsigned bar, int count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
 }
 
-SIMT_INLINE bool mbar_try(unsigned bar, unsigned parity)
+SIMT_INLINE bool simt_mbar_try(unsigned bar, unsigned parity)
 {
     unsigned ok;
     asm volatile("{\n.reg .pred p;\n"
@@ -32,54 +50,56 @@ SIMT_INLINE bool mbar_try(unsigned bar, unsigned parity)
     return ok != 0;
 }
 
-SIMT_INLINE void mbar_wait(unsigned bar, unsigned parity)
+/* Waits until the phase of this parity, 0 for the first, has completed. */
+SIMT_INLINE void simt_mbar_wait(unsigned bar, unsigned parity)
 {
-    if (mbar_try(bar, parity)) return;
+    if (simt_mbar_try(bar, parity)) return;
     const long long begin = clock64();
-    while (!mbar_try(bar, parity))
-        if (clock64() - begin > PARE_PATIENCE) __trap();
+    while (!simt_mbar_try(bar, parity))
+        if (clock64() - begin > SIMT_PATIENCE) __trap();
 }
 
-/* Arrives, and has the barrier wait for so many bytes. */
-SIMT_INLINE void mbar_expect(unsigned bar, unsigned bytes)
+/* Arrives, and has the phase wait for so many bytes. */
+SIMT_INLINE void simt_mbar_expect(unsigned bar, unsigned bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
                  : "memory");
 }
 
-SIMT_INLINE void mbar_arrive(unsigned bar)
+SIMT_INLINE void simt_mbar_arrive(unsigned bar)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
-/* Barriers that were set are seen by copies. */
-SIMT_INLINE void mbar_publish(void)
+/* Barriers that this thread set are seen by copies. */
+SIMT_INLINE void simt_mbar_publish(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
 }
 
-/* Of 128 threads; id: 1 on. */
-SIMT_INLINE void group_sync(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
+/* A barrier of 128 threads; id: 1 to 15. */
+SIMT_INLINE void simt_sync_group(int id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
 
 /* A group of four warps gives registers of its threads back, or waits for more, up to COUNT each.
  */
-template <int COUNT> SIMT_INLINE void registers_give(void)
+template <int COUNT> SIMT_INLINE void simt_registers_give(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
-template <int COUNT> SIMT_INLINE void registers_take(void)
+template <int COUNT> SIMT_INLINE void simt_registers_take(void)
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
 /* --- copies of boxes --- */
 
-SIMT_INLINE void tma_prefetch(const CUtensorMap *map)
+SIMT_INLINE void simt_tma_prefetch(const CUtensorMap *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-SIMT_INLINE void tma_load(unsigned to, const CUtensorMap *map, unsigned bar, int x, int y)
+/* The box at (x, y), x being the dimension of neighbours; what is outside of the tensor is 0. */
+SIMT_INLINE void simt_tma_load(unsigned to, const CUtensorMap *map, unsigned bar, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
@@ -88,8 +108,8 @@ SIMT_INLINE void tma_load(unsigned to, const CUtensorMap *map, unsigned bar, int
 }
 
 /* Positions from (image n, line h, pixel w) on, of each the pixel (right, down) of it. */
-SIMT_INLINE void tma_load_im2col(unsigned to, const CUtensorMap *map, unsigned bar, int channel,
-                                 int w, int h, int n, int right, int down)
+SIMT_INLINE void simt_tma_load_im2col(unsigned to, const CUtensorMap *map, unsigned bar,
+                                      int channel, int w, int h, int n, int right, int down)
 {
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
@@ -100,12 +120,12 @@ SIMT_INLINE void tma_load_im2col(unsigned to, const CUtensorMap *map, unsigned b
 }
 
 /* What this thread wrote is seen by the stores that follow a barrier. */
-SIMT_INLINE void tma_store_publish(void)
+SIMT_INLINE void simt_fence_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-SIMT_INLINE void tma_store(const CUtensorMap *map, unsigned from, int x, int y)
+SIMT_INLINE void simt_tma_store(const CUtensorMap *map, unsigned from, int x, int y)
 {
     asm volatile(
         "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
@@ -113,42 +133,38 @@ SIMT_INLINE void tma_store(const CUtensorMap *map, unsigned from, int x, int y)
         : "memory");
 }
 
-SIMT_INLINE void tma_store_commit(void)
+SIMT_INLINE void simt_tma_store_commit(void)
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 /* This thread's stores have read what they store. */
-SIMT_INLINE void tma_store_wait_read(void)
+SIMT_INLINE void simt_tma_store_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-SIMT_INLINE void tma_store_wait(void) { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+SIMT_INLINE void simt_tma_store_wait(void)
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
 
 /* --- products --- */
 
-SIMT_INLINE void wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-SIMT_INLINE void wgmma_commit(void)
+SIMT_INLINE void simt_wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+SIMT_INLINE void simt_wgmma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-template <int LEFT> SIMT_INLINE void wgmma_wait(void)
+template <int LEFT> SIMT_INLINE void simt_wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
 /* Sums are read and written before here, or behind here. */
-template <int COUNT> SIMT_INLINE void wgmma_order(int (&d)[COUNT])
+template <int COUNT> SIMT_INLINE void simt_wgmma_order(int (&d)[COUNT])
 {
-    PARE_UNROLL for (int i = 0; i < COUNT; i++) asm volatile("" : "+r"(d[i])::"memory");
-}
-
-/* Of a tile whose rows are BYTES of depth, swizzled over them, eight rows a group. */
-template <int BYTES> SIMT_INLINE uint64_t wgmma_matrix(unsigned at)
-{
-    return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (uint64_t)(8 * BYTES >> 4) << 32 |
-           (uint64_t)(BYTES == 128 ? 1 : 2) << 62;
+    SIMT_UNROLL for (int i = 0; i < COUNT; i++) asm volatile("" : "+r"(d[i])::"memory");
 }
 
 #define REGISTERS_32                                                                               \
@@ -171,10 +187,9 @@ template <int BYTES> SIMT_INLINE uint64_t wgmma_matrix(unsigned at)
 #define SUMS_64 SUMS_32, SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56)
 #define SUMS_96 SUMS_64, SUMS_8(64), SUMS_8(72), SUMS_8(80), SUMS_8(88)
 
-/* d (64 x COLUMNS, s32) = a (64 x 32) b (COLUMNS x 32)^T, plus d where add is not 0. */
-template <int KIND, int COLUMNS> struct wgmma_k32;
-#define WGMMA(kind, a_type, columns, count, a_at, b_at, add_at)                                    \
-    template <> struct wgmma_k32<kind, columns> {                                                  \
+template <bool A_UNSIGNED, int COUNT> struct simt_wgmma;
+#define SIMT_WGMMA(a_unsigned, a_type, columns, count, a_at, b_at, add_at)                         \
+    template <> struct simt_wgmma<a_unsigned, count> {                                             \
         static __device__ __forceinline__ void run(int (&d)[count], uint64_t a, uint64_t b,        \
                                                    int add)                                        \
         {                                                                                          \
@@ -185,11 +200,29 @@ template <int KIND, int COLUMNS> struct wgmma_k32;
                          : "l"(a), "l"(b), "r"(add));                                              \
         }                                                                                          \
     };
-WGMMA(PARE_s8, "s8", 64, 32, 32, 33, 34)
-WGMMA(PARE_u8, "u8", 64, 32, 32, 33, 34)
-WGMMA(PARE_s8, "s8", 128, 64, 64, 65, 66)
-WGMMA(PARE_u8, "u8", 128, 64, 64, 65, 66)
-WGMMA(PARE_s8, "s8", 192, 96, 96, 97, 98)
-WGMMA(PARE_u8, "u8", 192, 96, 96, 97, 98)
+SIMT_WGMMA(false, "s8", 64, 32, 32, 33, 34)
+SIMT_WGMMA(true, "u8", 64, 32, 32, 33, 34)
+SIMT_WGMMA(false, "s8", 128, 64, 64, 65, 66)
+SIMT_WGMMA(true, "u8", 128, 64, 64, 65, 66)
+SIMT_WGMMA(false, "s8", 192, 96, 96, 97, 98)
+SIMT_WGMMA(true, "u8", 192, 96, 96, 97, 98)
+
+/* d (64 x 2 COUNT, s32) = a (64 x 32) b (2 COUNT x 32)^T, plus d where add is not 0. A thread's
+   sums: number i of lane l of warp w is of row 16 w + l / 4 + 8 (i / 2 % 2), column
+   8 (i / 4) + 2 (l % 4) + i % 2. */
+template <bool A_UNSIGNED, int COUNT>
+SIMT_INLINE void simt_wgmma_k32(int (&d)[COUNT], uint64_t a, uint64_t b, int add)
+{
+    simt_wgmma<A_UNSIGNED, COUNT>::run(d, a, b, add);
+}
+
+#endif
+
+/* The operand whose rows are BYTES of depth, swizzled over them, eight rows a group. */
+template <int BYTES> SIMT_INLINE uint64_t simt_wgmma_matrix(unsigned at)
+{
+    return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (uint64_t)(8 * BYTES >> 4) << 32 |
+           (uint64_t)(BYTES == 128 ? 1 : 2) << 62;
+}
 
 #endif

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kernel for each SM90 row of selftest.inc, on compute capability 9.0 alone. The inputs are
+// taken for a tensor of bytes: 192 rows of 64, or 4 pictures of 6 x 8 pixels of 64 channels.
+#include "selftest.h"
+#include "runtime/cuda/device/simt_sm90.cuh"
+
+enum {
+    N = SELFTEST_THREADS,
+    HALF = SELFTEST_BLOCK / 2,
+    ROW = 64,
+    TILE = 64 * ROW,
+    ROWS = N * SELFTEST_INPUTS * 4 / ROW
+};
+
+#define THREAD const int t = (int)(blockIdx.x * blockDim.x + threadIdx.x), block = (int)blockIdx.x
+
+// --- barriers: the upper half of a block writes twice, the lower half reads twice ---
+
+static __global__ void row_mbar(uint64_t *out, const unsigned *in)
+{
+    SIMT_DYN_SHARED_AT(unsigned, room, 1024);
+    THREAD;
+    (void)block;
+    const int mine = (int)threadIdx.x % HALF;
+    const unsigned full = simt_shared_address(room) + TILE, empty = full + 8;
+    if (threadIdx.x == 0) {
+        simt_mbar_init(full, HALF);
+        simt_mbar_init(empty, HALF);
+        simt_mbar_publish();
+    }
+    __syncthreads();
+    for (unsigned turn = 0; turn < 2; turn++) {
+        if ((int)threadIdx.x >= HALF) {
+            simt_mbar_wait(empty, turn ^ 1);
+            room[mine] = in[t * SELFTEST_INPUTS + (int)turn];
+            simt_mbar_arrive(full);
+        } else {
+            simt_mbar_wait(full, turn);
+            out[(int)turn * N + t] = room[HALF - 1 - mine];
+            simt_mbar_arrive(empty);
+        }
+    }
+}
+
+static __global__ void row_sync_group(uint64_t *out, const unsigned *in)
+{
+    SIMT_DYN_SHARED_AT(unsigned, room, 1024);
+    THREAD;
+    (void)block;
+    room[threadIdx.x] = in[t * SELFTEST_INPUTS];
+    simt_sync_group(1 + (int)threadIdx.x / 128);
+    out[t] = room[threadIdx.x ^ 127u];
+}
+
+// --- boxes: what a block loaded, in its swizzled order ---
+
+SIMT_INLINE unsigned barrier_set(unsigned bar)
+{
+    if (threadIdx.x == 0) {
+        simt_mbar_init(bar, 1);
+        simt_mbar_publish();
+    }
+    __syncthreads();
+    return bar;
+}
+
+SIMT_INLINE void tile_put(uint64_t *out, const uint64_t *tile, int t)
+{
+    for (int i = 0; i < 2; i++) out[i * N + t] = tile[i * SELFTEST_BLOCK + (int)threadIdx.x];
+}
+
+static __global__ void row_tma_load(uint64_t *out, const __grid_constant__ CUtensorMap map)
+{
+    SIMT_DYN_SHARED_AT(uint64_t, room, 1024);
+    THREAD;
+    const unsigned at = simt_shared_address(room), bar = barrier_set(at + TILE);
+    if (threadIdx.x == 0) {
+        simt_tma_prefetch(&map);
+        simt_mbar_expect(bar, TILE);
+        simt_tma_load(at, &map, bar, block * 16 - 16, block * 50 - 10);
+    }
+    simt_mbar_wait(bar, 0);
+    tile_put(out, room, t);
+}
+
+static __global__ void row_tma_load_im2col(uint64_t *out, const __grid_constant__ CUtensorMap map)
+{
+    SIMT_DYN_SHARED_AT(uint64_t, room, 1024);
+    THREAD;
+    const unsigned at = simt_shared_address(room), bar = barrier_set(at + TILE);
+    if (threadIdx.x == 0) {
+        simt_mbar_expect(bar, TILE);
+        simt_tma_load_im2col(at, &map, bar, 0, block * 2 - 1, block - 1, block, block % 3, 2);
+    }
+    simt_mbar_wait(bar, 0);
+    tile_put(out, room, t);
+}
+
+static __global__ void row_tma_store(const __grid_constant__ CUtensorMap map, const unsigned *in)
+{
+    SIMT_DYN_SHARED_AT(unsigned, room, 1024);
+    THREAD;
+    for (int i = 0; i < TILE / 4 / SELFTEST_BLOCK; i++)
+        room[i * SELFTEST_BLOCK + (int)threadIdx.x] = in[(t * 4 + i) % (N * SELFTEST_INPUTS)];
+    simt_fence_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        simt_tma_store(&map, simt_shared_address(room), 0, block * 64);
+        simt_tma_store_commit();
+        simt_tma_store_wait_read();
+        simt_tma_store_wait();
+    }
+}
+
+// --- products: each half of a block 64 rows of its own by all columns ---
+
+template <bool A_UNSIGNED, int COLUMNS>
+static __global__ void __launch_bounds__(SELFTEST_BLOCK)
+    row_wgmma(uint64_t *out, const __grid_constant__ CUtensorMap a,
+              const __grid_constant__ CUtensorMap b)
+{
+    SIMT_DYN_SHARED_AT(char, room, 1024);
+    THREAD;
+    const int group = (int)threadIdx.x / 128;
+    const unsigned at = simt_shared_address(room), bar = barrier_set(at + 2 * TILE + COLUMNS * ROW);
+    if (threadIdx.x == 0) {
+        simt_mbar_expect(bar, 2 * TILE + COLUMNS * ROW);
+        for (int i = 0; i < 2; i++) simt_tma_load(at + i * TILE, &a, bar, 0, block * 32 + i * 16);
+        simt_tma_load(at + 2 * TILE, &b, bar, 0, 0);
+    }
+    simt_mbar_wait(bar, 0);
+    int sums[COLUMNS / 2] = {};
+    const uint64_t x = simt_wgmma_matrix<ROW>(at + group * TILE);
+    const uint64_t w = simt_wgmma_matrix<ROW>(at + 2 * TILE);
+    simt_wgmma_order(sums);
+    simt_wgmma_fence();
+    for (int part = 0; part < 2; part++)
+        simt_wgmma_k32<A_UNSIGNED>(sums, x + part * 2, w + part * 2, part);
+    simt_wgmma_commit();
+    simt_wgmma_wait<0>();
+    simt_wgmma_order(sums);
+    uint64_t all = 0;
+    for (int i = 0; i < COLUMNS / 2; i++) all = all * 31 + (unsigned)sums[i];
+    out[t] = all;
+}
+
+// --- maps and launchers ---
+
+template <typename F> static F encoder(const char *name)
+{
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult how;
+    (void)cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how);
+    return reinterpret_cast<F>(found);
+}
+
+static bool map_rows(CUtensorMap *map, const void *at, unsigned columns, unsigned rows,
+                     unsigned box)
+{
+    const auto encode = encoder<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
+    const cuuint64_t dims[2] = {columns, rows}, strides[1] = {ROW};
+    const cuuint32_t boxes[2] = {ROW, box}, ones[2] = {1, 1};
+    return encode && encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void *>(at), dims,
+                            strides, boxes, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                            CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// Windows of 3 x 3 over a border of 1; every other pixel of a line.
+static bool map_pixels(CUtensorMap *map, const void *at)
+{
+    const auto encode = encoder<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
+    const cuuint64_t dims[4] = {ROW, 8, 6, 4}, strides[3] = {ROW, 8 * ROW, 48 * ROW};
+    const int low[2] = {-1, -1}, high[2] = {-1, -1};
+    const cuuint32_t steps[4] = {1, 2, 1, 1};
+    return encode && encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void *>(at), dims,
+                            strides, low, high, ROW, 64, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                            CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+static const dim3 blocks(N / SELFTEST_BLOCK), threads(SELFTEST_BLOCK);
+enum { SHARED = 2 * TILE + 192 * ROW + 16 };
+
+extern "C" cudaError_t selftest_mbar(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    SIMT_LAUNCH(row_mbar, blocks, threads, SHARED, stream, out, in);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t selftest_sync_group(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    SIMT_LAUNCH(row_sync_group, blocks, threads, SHARED, stream, out, in);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t selftest_tma_load(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    CUtensorMap map;
+    if (!map_rows(&map, in, 48, ROWS - 5, 64)) return cudaErrorInvalidValue;
+    SIMT_LAUNCH(row_tma_load, blocks, threads, SHARED, stream, out, map);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t selftest_tma_load_im2col(uint64_t *out, const unsigned *in,
+                                                cudaStream_t stream)
+{
+    CUtensorMap map;
+    if (!map_pixels(&map, in)) return cudaErrorInvalidValue;
+    SIMT_LAUNCH(row_tma_load_im2col, blocks, threads, SHARED, stream, out, map);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t selftest_tma_store(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    CUtensorMap map;
+    if (!map_rows(&map, out, 56, N * 16 / ROW - 6, 64)) return cudaErrorInvalidValue;
+    SIMT_LAUNCH(row_tma_store, blocks, threads, SHARED, stream, map, in);
+    return cudaGetLastError();
+}
+
+template <bool A_UNSIGNED, int COLUMNS>
+static cudaError_t multiply(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    CUtensorMap a, b;
+    if (!map_rows(&a, in, ROW, ROWS, 64) || !map_rows(&b, in, ROW, ROWS, COLUMNS))
+        return cudaErrorInvalidValue;
+    SIMT_LAUNCH((row_wgmma<A_UNSIGNED, COLUMNS>), blocks, threads, SHARED, stream, out, a, b);
+    return cudaGetLastError();
+}
+
+#define WGMMA(name, a_unsigned, columns)                                                           \
+    extern "C" cudaError_t selftest_##name(uint64_t *out, const unsigned *in, cudaStream_t stream) \
+    {                                                                                              \
+        return multiply<a_unsigned, columns>(out, in, stream);                                     \
+    }
+WGMMA(wgmma_s8_64, false, 64)
+WGMMA(wgmma_u8_64, true, 64)
+WGMMA(wgmma_s8_128, false, 128)
+WGMMA(wgmma_u8_128, true, 128)
+WGMMA(wgmma_s8_192, false, 192)
+WGMMA(wgmma_u8_192, true, 192)

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The emulation of runtime/cuda/device/simt_sm90.cuh: the same names, which hand their place in the
+   source on. Rules: there. */
+#ifndef PARE_SIMT_SM90_H
+#define PARE_SIMT_SM90_H
+
+#include "simt_device.h"
+
+#include <cuda.h>
+
+/* --- barriers (mbarrier.cpp, block.cpp) --- */
+
+void simt_mbar_init(unsigned bar, int count, SIMT_AT);
+void simt_mbar_wait(unsigned bar, unsigned parity, SIMT_AT);
+void simt_mbar_expect(unsigned bar, unsigned bytes, SIMT_AT);
+void simt_mbar_arrive(unsigned bar, SIMT_AT);
+void simt_mbar_publish(void);
+void simt_sync_group(int id, SIMT_AT);
+void simt_set_registers(int count, const char *file, int line);
+template <int COUNT> static inline void simt_registers_give(SIMT_AT)
+{
+    simt_set_registers(COUNT, file, line);
+}
+template <int COUNT> static inline void simt_registers_take(SIMT_AT)
+{
+    simt_set_registers(COUNT, file, line);
+}
+
+/* --- copies of boxes (box.cpp) --- */
+
+void simt_tma_prefetch(const CUtensorMap *map, SIMT_AT);
+void simt_tma_load(unsigned to, const CUtensorMap *map, unsigned bar, int x, int y, SIMT_AT);
+void simt_tma_load_im2col(unsigned to, const CUtensorMap *map, unsigned bar, int channel, int w,
+                          int h, int n, int right, int down, SIMT_AT);
+void simt_fence_async(void);
+void simt_tma_store(const CUtensorMap *map, unsigned from, int x, int y, SIMT_AT);
+void simt_tma_store_commit(void);
+void simt_tma_store_wait_read(void);
+void simt_tma_store_wait(void);
+
+/* --- products (wgmma.cpp) --- */
+
+void simt_wgmma_fence(SIMT_AT);
+void simt_wgmma_commit(SIMT_AT);
+void simt_wgmma_keep(int groups, const char *file, int line);
+void simt_wgmma(int *d, int count, uint64_t a, uint64_t b, bool is_unsigned, int add,
+                const char *file, int line);
+template <int LEFT> static inline void simt_wgmma_wait(SIMT_AT)
+{
+    simt_wgmma_keep(LEFT, file, line);
+}
+template <int COUNT> static inline void simt_wgmma_order(int (&)[COUNT]) {}
+template <bool A_UNSIGNED, int COUNT>
+static inline void simt_wgmma_k32(int (&d)[COUNT], uint64_t a, uint64_t b, int add, SIMT_AT)
+{
+    static_assert(COUNT % 4 == 0 && COUNT <= 128, "of 8 to 256 columns, in eights");
+    simt_wgmma(d, COUNT, a, b, A_UNSIGNED, add, file, line);
+}
+
+#endif

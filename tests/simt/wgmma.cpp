@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of a group of four warps: PTX ISA, "Asynchronous warpgroup level matrix instructions".
+// Each warp makes its 16 of the 64 rows, when it waits for them: operands are read from shared
+// memory as it is then. From the instruction to the wait the registers of sums hold garbage and
+// their values are here.
+#include "async.h"
+#include <cstring>
+
+namespace simt
+{
+namespace
+{
+
+enum { ROWS = 16, DEPTH = 32, MOST_COLUMNS = 256, GARBAGE = 0x5ad5ad5a };
+
+// Registers that products in flight write.
+struct sums {
+    int *d[32];              // of each lane
+    int count;               // of a lane
+    int users;               // products
+    std::vector<int> values; // (count, lane)
+};
+
+struct operand {
+    unsigned start, group; // first byte; bytes from eight rows to the next eight
+    unsigned span;
+    unsigned row(unsigned r) const { return start + r / 8 * group + r % 8 * span; }
+};
+
+struct product {
+    uint64_t a, b;
+    bool is_unsigned, adds;
+    int count; // sums of a lane
+    sums *to;
+    bool same(const product &o) const
+    {
+        return a == o.a && b == o.b && is_unsigned == o.is_unsigned && adds == o.adds &&
+               count == o.count;
+    }
+};
+
+struct multiplier { // a warp
+    std::vector<product> flying;
+    std::vector<size_t> groups; // how many of them each committed group ends at
+    std::vector<std::unique_ptr<sums>> registers;
+    size_t begun, done; // products so far
+    bool fenced;        // since its threads could touch sums
+};
+multiplier multipliers[WARPS];
+std::vector<product> logs[WARPS / 4]; // of a group of warps: all must begin the same
+bool used;
+
+struct argument {
+    product p;
+    int *d;
+    const void *pc;
+    const char *file;
+    int line;
+};
+
+const argument &first_of(void *const arg[32]) { return *static_cast<argument *>(arg[0]); }
+
+void need_group(unsigned lanes, const char *what)
+{
+    const unsigned threads = simt_here.block_dim.x * simt_here.block_dim.y * simt_here.block_dim.z;
+    if (lanes != 0xffffffffu || (simt_here.warp / 4 + 1) * 128 > threads)
+        simt_fault("%s needs four whole warps", what);
+}
+
+// PTX ISA, "Matrix descriptor"; of operands along the depth, swizzled.
+operand decode(uint64_t d, const argument &x)
+{
+    const unsigned swizzle = static_cast<unsigned>(d >> 62), span = 256u >> swizzle;
+    const operand o = {static_cast<unsigned>(d & 0x3fff) << 4,
+                       static_cast<unsigned>(d >> 32 & 0x3fff) << 4, span};
+    if (!swizzle)
+        simt_fault("wgmma at %s:%d: an operand without swizzle is not emulated", x.file, x.line);
+    if (o.start / span % 8 || (d >> 49 & 7))
+        simt_fault("wgmma at %s:%d: an operand at byte %u does not begin where its swizzle does",
+                   x.file, x.line, o.start);
+    if (o.start % span + DEPTH > span)
+        simt_fault("wgmma at %s:%d: the operand's depth leaves its span of %u bytes", x.file,
+                   x.line, span);
+    return o;
+}
+
+template <class F> void rows_of(const product &p, unsigned warp, const argument &x, F f)
+{
+    const operand a = decode(p.a, x), b = decode(p.b, x);
+    for (unsigned r = 0; r < ROWS; r++) f(a, warp % 4 * ROWS + r);
+    for (unsigned r = 0; r < static_cast<unsigned>(p.count) * 2; r++) f(b, r);
+}
+
+// Bytes that the warp reads: are they variables', and does the checker mind?
+void need_operands(const product &p, const argument &x, unsigned clock)
+{
+    const unsigned warp = simt_here.warp;
+    rows_of(p, warp, x, [&](const operand &o, unsigned r) {
+        if (!shared_holds({o.row(r), DEPTH}))
+            simt_fault("wgmma at %s:%d: row %u of an operand at byte %u is not of a shared "
+                       "variable",
+                       x.file, x.line, r, o.start);
+    });
+    if (!check) return;
+    check->view_warp();
+    rows_of(p, warp, x, [&](const operand &o, unsigned r) {
+        for (unsigned i = 0; i < DEPTH; i += 16)
+            check->async(shared_base() + swizzled(o.row(r) + i, o.span), 16, false,
+                         FIRST_PRODUCT + static_cast<int>(warp / 4), clock, true, x.pc);
+    });
+}
+
+// Lanes' registers begin to be written.
+sums *take_registers(multiplier &w, const product &p, void *const arg[32])
+{
+    for (const auto &s : w.registers)
+        if (s->d[0] == first_of(arg).d) return s.get();
+    auto s = std::make_unique<sums>();
+    s->count = p.count;
+    s->values.resize(static_cast<size_t>(p.count) * 32);
+    for (size_t l = 0; l < 32; l++) {
+        s->d[l] = static_cast<argument *>(arg[l])->d;
+        for (int i = 0; i < p.count; i++) {
+            s->values[static_cast<size_t>(i) * 32 + l] = s->d[l][i];
+            s->d[l][i] = GARBAGE;
+        }
+        forbid(s->d[l], sizeof(int) * static_cast<size_t>(p.count));
+    }
+    w.registers.push_back(std::move(s));
+    return w.registers.back().get();
+}
+
+void give_registers(multiplier &w)
+{
+    for (size_t r = w.registers.size(); r-- > 0;) {
+        const sums &s = *w.registers[r];
+        if (s.users) continue;
+        for (size_t l = 0; l < 32; l++) {
+            permit(s.d[l], sizeof(int) * static_cast<size_t>(s.count));
+            for (int i = 0; i < s.count; i++) s.d[l][i] = s.values[static_cast<size_t>(i) * 32 + l];
+        }
+        w.registers.erase(w.registers.begin() + static_cast<ptrdiff_t>(r));
+        w.fenced = false;
+    }
+}
+
+void do_begin(unsigned lanes, void *const arg[32])
+{
+    const argument &x = first_of(arg);
+    multiplier &w = multipliers[simt_here.warp];
+    std::vector<product> &log = logs[simt_here.warp / 4];
+    need_group(lanes, "wgmma");
+    used = true;
+    for (int l = 1; l < 32; l++)
+        if (!static_cast<argument *>(arg[l])->p.same(x.p))
+            simt_fault("wgmma at %s:%d: lanes differ in its operands", x.file, x.line);
+    if (!w.fenced)
+        simt_fault("wgmma at %s:%d: no wgmma.fence since threads could touch its sums", x.file,
+                   x.line);
+    if (w.begun < log.size() && !log[w.begun].same(x.p))
+        simt_fault("wgmma at %s:%d: the warps of a group differ in its operands", x.file, x.line);
+    if (w.begun == log.size()) log.push_back(x.p);
+    if (++w.begun == MOST_CLOCK) simt_fault("more than %d products of a block", MOST_CLOCK);
+    need_operands(x.p, x, static_cast<unsigned>(w.begun));
+    product p = x.p;
+    p.to = take_registers(w, p, arg);
+    p.to->users++;
+    w.flying.push_back(p);
+}
+
+void widen(int16_t *to, const operand &o, unsigned r, bool is_unsigned)
+{
+    for (unsigned i = 0; i < DEPTH; i += 16) {
+        const unsigned char *from = shared_base() + swizzled(o.row(r) + i, o.span);
+        for (unsigned k = 0; k < 16; k++)
+            to[i + k] = is_unsigned ? from[k] : static_cast<int8_t>(from[k]);
+    }
+}
+
+int dot(const int16_t *a, const int16_t *b)
+{
+    int sum = 0;
+    for (int k = 0; k < DEPTH; k++) sum += a[k] * b[k];
+    return sum;
+}
+
+// Sum i of lane l: row l / 4 + 8 (i / 2 % 2) of the warp's, column 8 (i / 4) + 2 (l % 4) + i % 2.
+void multiply(const product &p)
+{
+    static int16_t a[ROWS][DEPTH], b[MOST_COLUMNS][DEPTH];
+    unsigned at[2] = {0, 0};
+    rows_of(p, simt_here.warp, {}, [&](const operand &o, unsigned r) {
+        const bool second = at[0] == ROWS;
+        widen(second ? b[at[1]] : a[at[0]], o, r, !second && p.is_unsigned);
+        at[second]++;
+    });
+    for (int i = 0; i < p.count; i++)
+        for (int l = 0; l < 32; l++) {
+            int *d = &p.to->values[static_cast<size_t>(i * 32 + l)];
+            const int sum = dot(a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2]);
+            *d = static_cast<int>((p.adds ? static_cast<unsigned>(*d) : 0u) +
+                                  static_cast<unsigned>(sum));
+        }
+}
+
+void do_fence(unsigned lanes, void *const[32])
+{
+    need_group(lanes, "wgmma.fence");
+    multipliers[simt_here.warp].fenced = true;
+}
+
+void do_commit(unsigned lanes, void *const[32])
+{
+    multiplier &w = multipliers[simt_here.warp];
+    need_group(lanes, "wgmma.commit_group");
+    w.groups.push_back(w.flying.size());
+}
+
+void do_keep(unsigned lanes, void *const arg[32])
+{
+    multiplier &w = multipliers[simt_here.warp];
+    const size_t keep = *static_cast<const size_t *>(arg[0]);
+    need_group(lanes, "wgmma.wait_group");
+    if (w.groups.size() <= keep) return;
+    const size_t groups = w.groups.size() - keep, end = w.groups[groups - 1];
+    for (size_t i = 0; i < end; i++) {
+        multiply(w.flying[i]);
+        w.flying[i].to->users--;
+    }
+    w.flying.erase(w.flying.begin(), w.flying.begin() + static_cast<ptrdiff_t>(end));
+    w.groups.erase(w.groups.begin(), w.groups.begin() + static_cast<ptrdiff_t>(groups));
+    for (size_t &g : w.groups) g -= end;
+    w.done += end;
+    give_registers(w);
+    if (check)
+        check->learn(lanes, FIRST_MULTIPLIER + static_cast<int>(simt_here.warp),
+                     static_cast<unsigned>(w.done));
+}
+
+} // namespace
+
+void products_begin(void)
+{
+    if (!used) return;
+    used = false;
+    for (multiplier &w : multipliers) w = {};
+    for (auto &log : logs) log.clear();
+}
+
+void products_end(int thread)
+{
+    if (used && !multipliers[thread / 32].flying.empty())
+        simt_fault("a thread ends with %zu products of wgmma that it never waited for",
+                   multipliers[thread / 32].flying.size());
+}
+
+bool products_read(const range &r)
+{
+    bool reads = false;
+    for (unsigned w = 0; used && w < WARPS; w++)
+        for (const product &p : multipliers[w].flying)
+            rows_of(p, w, {}, [&](const operand &o, unsigned row) {
+                reads |= overlap(r, {o.row(row) / o.span * o.span, o.span});
+            });
+    return reads;
+}
+
+bool sums_cover(const void *p, size_t n)
+{
+    if (!used || current_thread() < 0) return false;
+    const char *at = static_cast<const char *>(p);
+    for (const auto &s : multipliers[simt_here.warp].registers) {
+        const char *d = reinterpret_cast<const char *>(s->d[simt_here.lane]);
+        if (at < d + sizeof(int) * static_cast<size_t>(s->count) && d < at + n) return true;
+    }
+    return false;
+}
+
+} // namespace simt
+
+using namespace simt;
+
+void simt_wgmma_fence(const char *file, int line)
+{
+    simt_collective(0xffffffffu, nullptr, do_fence, "wgmma.fence", file, line);
+}
+
+void simt_wgmma_commit(const char *file, int line)
+{
+    simt_collective(0xffffffffu, nullptr, do_commit, "wgmma.commit_group", file, line);
+}
+
+void simt_wgmma_keep(int groups, const char *file, int line)
+{
+    size_t keep = static_cast<size_t>(groups);
+    simt_collective(0xffffffffu, &keep, do_keep, "wgmma.wait_group", file, line);
+}
+
+void simt_wgmma(int *d, int count, uint64_t a, uint64_t b, bool is_unsigned, int add,
+                const char *file, int line)
+{
+    argument x = {
+        {a, b, is_unsigned, add != 0, count, nullptr}, d, __builtin_return_address(0), file, line};
+    simt_collective(0xffffffffu, &x, do_begin, is_unsigned ? "wgmma u8 s8" : "wgmma s8 s8", file,
+                    line);
+}
