@@ -144,6 +144,13 @@ static void transposed_views(void **state)
     /* the host's histogram asks for a dense run: the same numbers */
     check_tensor(d, v, sizeof x, 1, false);
     check_tensor(d, v, sizeof x, 2, false);
+    /* channels side by side, the other axes in another order */
+    float y[4 * 6 * 9];
+    fill(y, 4 * 6 * 9, 10);
+    v = view_of(3, (int64_t[]){4, 6, 9}, false, y);
+    v.stride[0] = 9;
+    v.stride[1] = 36;
+    check_tensor(d, v, sizeof y, 1, false);
     d->backend->close(d);
 }
 
