@@ -129,7 +129,7 @@ fuzz_runs() {
     fuzz_chunks) echo 50000 ;;
     fuzz_onnx) echo 45000 ;;
     fuzz_ranges) echo 600 ;;
-    fuzz_serve) echo 150000 ;;
+    fuzz_serve) echo 500000 ;;
     fuzz_text) echo 7000 ;;
     fuzz_zoo) echo 100000 ;;
     *) echo 20000 ;;

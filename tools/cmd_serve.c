@@ -15,6 +15,7 @@ typedef struct serve_options {
     pare_common common;
     const char *host;
     int64_t port, max_batch, max_delay, max_queue, instances, max_request;
+    bool shared_memory;
 } serve_options;
 
 #define OPTIONS serve_options
@@ -31,6 +32,9 @@ static const pare_option table[] = {
                  "runs of a model side by side, each by one thread (as many as --threads)"),
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
+    PARE_OPT_FLAG("shared-memory", shared_memory,
+                  "let clients of this machine pass tensors in POSIX shared memory, of which they "
+                  "may name any that this program may open"),
     {0},
 };
 
@@ -43,6 +47,7 @@ static const serve_options defaults = {.host = "127.0.0.1",
 /* A server at work. */
 typedef struct server {
     pare_repository *repository;
+    pare_regions regions;
     pare_api api;
     pare_http *http;
 } server;
@@ -87,6 +92,7 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
 {
     PARE_TRY(open_repository(tool, o, out));
     out->api.repository = out->repository;
+    out->api.regions = o->shared_memory ? &out->regions : NULL;
     const pare_http_options http = {.host = o->host,
                                     .port = (int)o->port,
                                     .limit = o->max_request,
@@ -146,10 +152,12 @@ static pare_status run(pare_tool *tool, const void *options)
     const serve_options *o = options;
     server s = {0};
     PARE_TRY(check(tool, options));
+    pare_regions_init(&s.regions);
     pare_status st = open_server(tool, o, &s);
     if (st == PARE_OK) st = serve(tool, o, &s);
     pare_http_close(s.http);
     pare_repository_close(s.repository);
+    pare_regions_free(&s.regions);
     return st;
 }
 

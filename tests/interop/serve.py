@@ -22,7 +22,8 @@ from _lib import PARE, ROOT, ZOO, check, finish, report
 
 try:
     import tritonclient.http as triton
-    from tritonclient.utils import InferenceServerException
+    import tritonclient.utils.shared_memory as shm
+    from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 except ImportError as why:
     report('SKIP', 'serve', f'needs tritonclient[http]: {why}')
     sys.exit(0)
@@ -264,6 +265,85 @@ def wrong(server):
         check(name, good and (status != 405 or 'Allow' in headers), f'{got} {body[:200]}')
 
 
+def outputs_in(name, region, size, offset=0):
+    wanted = triton.InferRequestedOutput(name)
+    wanted.set_shared_memory(region, size, offset)
+    return wanted
+
+
+def shared_memory():
+    """Tensors in POSIX shared memory, by the client's own module for it."""
+    server = Server(ZOO / 'mlp.onnx', '--shared-memory')
+    client = server.client()
+    key = f'/pare_test_{os.getpid()}'
+    check('shared_extension', 'system_shared_memory' in client.get_server_metadata()['extensions'])
+    x = rng.standard_normal((5, 1, 28, 28)).astype(np.float32)
+    want = infer(client, 'mlp', {'input': x}).as_numpy('logits')
+    handle = shm.create_shared_memory_region('mine', key, 4096 + x.nbytes + want.nbytes)
+    try:
+        refuses('shared_no_object', 'No such file', lambda: client.register_system_shared_memory('r', key + 'x', 64))
+        refuses('shared_small_object', 'expected', lambda: client.register_system_shared_memory('r', key, 1 << 30))
+        refuses('shared_path', 'etc', lambda: client.register_system_shared_memory('r', '/../../etc/passwd', 16))
+        client.register_system_shared_memory('in', key, x.nbytes, offset=4096)
+        client.register_system_shared_memory('out', key, want.nbytes, offset=4096 + x.nbytes)
+        refuses('shared_twice', 'registered already', lambda: client.register_system_shared_memory('in', key, 64))
+        status = client.get_system_shared_memory_status()
+        check('shared_status', sorted(r['name'] for r in status) == ['in', 'out'] and
+              client.get_system_shared_memory_status('in')[0]['byte_size'] == x.nbytes, status)
+        shm.set_shared_memory_region(handle, [x], offset=4096)
+
+        def ask(size=x.nbytes, region='in', out='out', out_size=want.nbytes, offset=0):
+            one = triton.InferInput('input', list(x.shape), 'FP32')
+            one.set_shared_memory(region, size, offset)
+            to = outputs_in('logits', out, out_size) if out else triton.InferRequestedOutput('logits')
+            return client.infer('mlp', [one], outputs=[to])
+        got = ask(out=None).as_numpy('logits')
+        check('shared_input', equal(got, want), got)
+        head = ask().get_output('logits')
+        got = shm.get_contents_as_numpy(handle, np.float32, list(want.shape), offset=4096 + x.nbytes)
+        check('shared_output', equal(got, want) and head['parameters']['shared_memory_byte_size'] == want.nbytes, head)
+        refuses('shared_no_region', "no shared memory region 'q'", lambda: ask(region='q'))
+        refuses('shared_size', "'shape' takes", lambda: ask(size=x.nbytes - 4))
+        refuses('shared_offset', 'expected', lambda: ask(offset=4))
+        refuses('shared_output_small', 'takes 200 bytes', lambda: ask(out_size=4))
+        os.truncate(f'/dev/shm{key}', 5000)
+        refuses('shared_cut_input', 'smaller', lambda: ask(out=None))
+        refuses('shared_cut_output', 'smaller', lambda: client.infer(
+            'mlp', inputs_of({'input': x}, True), outputs=[outputs_in('logits', 'out', want.nbytes)]))
+        check('shared_cut_stays', os.stat(f'/dev/shm{key}').st_size == 5000)
+        client.unregister_system_shared_memory('in')
+        refuses('shared_unregistered', "no shared memory region 'in'", lambda: ask(out=None))
+        client.unregister_system_shared_memory()
+        check('shared_all_gone', client.get_system_shared_memory_status() == [])
+        refuses('shared_status_none', "'in'", lambda: client.get_system_shared_memory_status('in'))
+        check('shared_after', equal(infer(client, 'mlp', {'input': x}).as_numpy('logits'), want))
+    finally:
+        shm.destroy_shared_memory_region(handle)
+    check('shared_end', server.stop() == 0, server.process.stderr.read())
+
+
+def shared_strings(folder):
+    server = Server(folder, '--shared-memory')
+    client = server.client()
+    key = f'/pare_text_{os.getpid()}'
+    x = sample('BYTES', (2, 3))
+    size = sum(4 + len(text) for text in x.ravel())
+    handle = shm.create_shared_memory_region('text', key, 256)
+    try:
+        shm.set_shared_memory_region(handle, [serialize_byte_tensor(x)])
+        client.register_system_shared_memory('text', key, 256)
+        one = triton.InferInput('x', [2, 3], 'BYTES')
+        one.set_shared_memory('text', size)
+        done = client.infer('same_BYTES', [one], outputs=[outputs_in('y', 'text', 100, 128)])
+        got = shm.get_contents_as_numpy(handle, np.object_, [2, 3], offset=128)
+        check('shared_strings', equal(got, x) and done.get_output('y')['parameters']['shared_memory_offset'] == 128, got)
+        one.set_shared_memory('text', size + 1)
+        refuses('shared_strings_long', 'behind the last string', lambda: client.infer('same_BYTES', [one]))
+    finally:
+        shm.destroy_shared_memory_region(handle)
+    server.stop()
+
+
 def together(server, samples, threads, model='mlp'):
     """What each sample gives when `threads` clients ask side by side."""
     results = [None] * len(samples)
@@ -439,6 +519,8 @@ with tempfile.TemporaryDirectory() as made:
     mixing(main)
     loading(main, made)
     check('end', main.stop() == 0, main.process.stderr.read())
+    shared_memory()
+    shared_strings(made)
     batching(made)
     limits(made)
     drain()

@@ -192,8 +192,9 @@ static void wrong_requests_are_refused(void **state)
         {"{\"inputs\": [{\"name\": \"input\", \"shape\": [0,1,28,28], \"datatype\": \"FP32\", "
          "\"data\": []}]}",
          "a request of 0 samples, expected 1 to 32", 400},
-        {"{\"inputs\": [{\"name\": \"input\", \"shape\": [1], \"datatype\": \"FP32\", "
-         "\"parameters\": {\"shared_memory_region\": \"r\"}}]}",
+        {"{\"inputs\": [{\"name\": \"input\", \"shape\": [1,1,28,28], \"datatype\": \"FP32\", "
+         "\"parameters\": {\"shared_memory_region\": \"r\", \"shared_memory_byte_size\": "
+         "3136}}]}",
          "shared memory is not served", 501},
     };
     desk *d = *state;

@@ -61,6 +61,9 @@ static void good(const wire *w, pare_status st)
 
 /* --- reading --- */
 
+#define INPUT(fields) "{\"inputs\": [{" fields "}]}"
+#define X             "\"name\": \"x\", "
+
 static void every_field_is_read(void **state)
 {
     wire *w = *state;
@@ -137,6 +140,22 @@ static void binary_data_are_borrowed(void **state)
     assert_ptr_equal((const char *)w->request.input[0].data + 8, w->request.input[2].data);
 }
 
+static void places_in_shared_memory_are_noted(void **state)
+{
+    wire *w = *state;
+    good(w, read_json(w, INPUT("\"name\": \"x\", \"shape\": [2], \"datatype\": \"FP32\", "
+                               "\"parameters\": {\"shared_memory_region\": \"r\", "
+                               "\"shared_memory_offset\": 16, \"shared_memory_byte_size\": 8}")));
+    const pare_infer_tensor *t = w->request.input;
+    assert_null(t->data);
+    assert_string_equal(t->place.region, "r");
+    assert_true(t->place.offset == 16 && t->place.bytes == 8 && t->bytes == 8);
+    good(w, read_json(w, "{\"inputs\": [], \"outputs\": [{\"name\": \"y\", \"parameters\": "
+                         "{\"shared_memory_region\": \"o\", \"shared_memory_byte_size\": 4}}]}"));
+    assert_string_equal(w->request.wanted[0].place.region, "o");
+    assert_true(!w->request.wanted[0].place.offset && w->request.wanted[0].place.bytes == 4);
+}
+
 static void strings_are_read(void **state)
 {
     wire *w = *state;
@@ -153,9 +172,6 @@ static void strings_are_read(void **state)
     text = w->request.input[0].data;
     assert_true(text[0].size == 3 && !memcmp(text[0].data, "a\0b", 3) && !text[1].size);
 }
-
-#define INPUT(fields) "{\"inputs\": [{" fields "}]}"
-#define X             "\"name\": \"x\", "
 
 static void what_is_wrong_is_named(void **state)
 {
@@ -184,10 +200,10 @@ static void what_is_wrong_is_named(void **state)
          "at most 8"},
         {INPUT(X "\"shape\": [1], \"data\": [1]"), "no 'datatype'"},
         {INPUT(X "\"shape\": [1], \"datatype\": \"FP33\", \"data\": [1]"), "no datatype 'FP33'"},
-        {INPUT(X "\"shape\": [1], \"datatype\": \"FP32\""), "expected one of 'data' and"},
+        {INPUT(X "\"shape\": [1], \"datatype\": \"FP32\""), "expected one of 'data'"},
         {INPUT(X "\"shape\": [1], \"datatype\": \"FP32\", \"data\": [1], \"parameters\": "
                  "{\"binary_data_size\": 4}"),
-         "expected one of 'data' and"},
+         "expected one of 'data'"},
         {INPUT(X "\"shape\": [1], \"datatype\": \"FP32\", \"data\": 1"), "'data' is not an array"},
         {INPUT(X "\"shape\": [1], \"datatype\": \"FP32\", \"data\": [1, 2]"), "more than the 1"},
         {INPUT(X "\"shape\": [3], \"datatype\": \"FP32\", \"data\": [1, 2]"), "has 2 elements"},
@@ -205,7 +221,13 @@ static void what_is_wrong_is_named(void **state)
          "0 bytes were sent"},
         {INPUT(X "\"shape\": [1], \"datatype\": \"FP32\", \"parameters\": "
                  "{\"shared_memory_region\": \"r\"}"),
-         "shared memory is not served"},
+         "no 'shared_memory_byte_size'"},
+        {INPUT(X "\"shape\": [1], \"datatype\": \"FP32\", \"parameters\": "
+                 "{\"shared_memory_region\": \"r\", \"shared_memory_byte_size\": 8}"),
+         "'shape' takes 4 bytes"},
+        {INPUT(X "\"shape\": [1], \"datatype\": \"FP32\", \"data\": [1], \"parameters\": "
+                 "{\"shared_memory_region\": \"r\", \"shared_memory_byte_size\": 4}"),
+         "expected one of 'data'"},
         {"{\"inputs\": [{" X "\"shape\": [0], \"datatype\": \"FP32\", \"data\": []}, {" X
          "\"shape\": [0], \"datatype\": \"FP32\", \"data\": []}]}",
          "input 'x' is given twice"},
@@ -314,8 +336,8 @@ static void json_is_written(void **state)
 {
     wire *w = *state;
     const float data[] = {1, -0.5f};
-    const pare_infer_tensor t = {"y", PARE_f32, 2, {1, 2}, data, sizeof data};
-    good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 0}, true));
+    const pare_infer_tensor t = {"y", PARE_f32, 2, {1, 2}, data, sizeof data, {0}};
+    good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 0, {0}}, true));
     static const char want[] = "{\"id\":\"i\",\"model_name\":\"m\",\"model_version\":\"3\","
                                "\"outputs\":[{\"name\":\"y\",\"datatype\":\"FP32\",\"shape\":[1,2],"
                                "\"data\":[1.0,-0.5]}]}";
@@ -349,8 +371,8 @@ static void every_type_is_written(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char want[64];
         const size_t size = (size_t)pare_type(cases[i].dtype)->bits / 8;
-        const pare_infer_tensor t = {"y", cases[i].dtype, 1, {1}, &cases[i].bits, size};
-        good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 0}, false));
+        const pare_infer_tensor t = {"y", cases[i].dtype, 1, {1}, &cases[i].bits, size, {0}};
+        good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 0, {0}}, false));
         snprintf(want, sizeof want, "\"data\":%s}]}", cases[i].text);
         assert_true(w->reply.bytes > strlen(want));
         assert_memory_equal(w->reply.body + w->reply.bytes - strlen(want), want, strlen(want));
@@ -362,13 +384,13 @@ static void binary_data_are_written(void **state)
     wire *w = *state;
     const float data[] = {1, -0.5f};
     const pare_bytes text[] = {{"ab", 2}, {NULL, 0}};
-    const pare_infer_tensor t = {"y", PARE_f32, 1, {2}, data, sizeof data};
-    const pare_infer_tensor s = {"s", PARE_string, 1, {2}, text, sizeof text};
-    good(w, write_one(w, &t, (pare_infer_wanted){"y", true, 0}, true));
+    const pare_infer_tensor t = {"y", PARE_f32, 1, {2}, data, sizeof data, {0}};
+    const pare_infer_tensor s = {"s", PARE_string, 1, {2}, text, sizeof text, {0}};
+    good(w, write_one(w, &t, (pare_infer_wanted){"y", true, 0, {0}}, true));
     assert_int_equal(w->reply.bytes, w->reply.json_bytes + 8);
     assert_memory_equal(w->reply.body + w->reply.json_bytes, data, 8);
     assert_string_equal(w->reply.type, "application/octet-stream");
-    good(w, write_one(w, &s, (pare_infer_wanted){"s", true, 0}, true));
+    good(w, write_one(w, &s, (pare_infer_wanted){"s", true, 0, {0}}, true));
     assert_int_equal(w->reply.bytes, w->reply.json_bytes + 10);
     assert_memory_equal(w->reply.body + w->reply.json_bytes, "\2\0\0\0ab\0\0\0\0", 10);
 }
@@ -377,12 +399,12 @@ static void classes_are_the_largest_values(void **state)
 {
     wire *w = *state;
     const float data[] = {1, 3, 2, /* ties: the first */ 5, 5, 5};
-    const pare_infer_tensor t = {"y", PARE_f32, 2, {2, 3}, data, sizeof data};
-    good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 2}, true));
+    const pare_infer_tensor t = {"y", PARE_f32, 2, {2, 3}, data, sizeof data, {0}};
+    good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 2, {0}}, true));
     static const char rows[] = "\"datatype\":\"BYTES\",\"shape\":[2,2],\"data\":[\"3.000000:1\","
                                "\"2.000000:2\",\"5.000000:0\",\"5.000000:1\"]}]}";
     assert_memory_equal(w->reply.body + w->reply.bytes - strlen(rows), rows, strlen(rows));
-    good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 99}, false));
+    good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 99, {0}}, false));
     static const char all[] = "\"shape\":[6],\"data\":[\"5.000000:3\",\"5.000000:4\","
                               "\"5.000000:5\",\"3.000000:1\",\"2.000000:2\",\"1.000000:0\"]}]}";
     assert_memory_equal(w->reply.body + w->reply.bytes - strlen(all), all, strlen(all));
@@ -394,18 +416,20 @@ static void what_json_cannot_hold_is_refused(void **state)
     const float nan = NAN, inf = INFINITY;
     const uint64_t large = 1ull << 63;
     const pare_bytes damaged = {"\xff", 1};
-    const pare_infer_tensor cases[] = {{"y", PARE_f32, 1, {1}, &nan, 4},
-                                       {"y", PARE_f32, 1, {1}, &inf, 4},
-                                       {"y", PARE_u64, 1, {1}, &large, 8},
-                                       {"y", PARE_string, 1, {1}, &damaged, sizeof damaged}};
+    const pare_infer_tensor cases[] = {{"y", PARE_f32, 1, {1}, &nan, 4, {0}},
+                                       {"y", PARE_f32, 1, {1}, &inf, 4, {0}},
+                                       {"y", PARE_u64, 1, {1}, &large, 8, {0}},
+                                       {"y", PARE_string, 1, {1}, &damaged, sizeof damaged, {0}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(write_one(w, &cases[i], (pare_infer_wanted){"y", false, 0}, true),
+        assert_int_equal(write_one(w, &cases[i], (pare_infer_wanted){"y", false, 0, {0}}, true),
                          PARE_INPUT);
         assert_non_null(strstr(w->ctx.message, "output 'y'"));
-        good(w, write_one(w, &cases[i], (pare_infer_wanted){"y", true, 0}, true));
+        good(w, write_one(w, &cases[i], (pare_infer_wanted){"y", true, 0, {0}}, true));
     }
-    assert_int_equal(write_one(w, &cases[0], (pare_infer_wanted){"y", false, 1}, true), PARE_INPUT);
-    assert_int_equal(write_one(w, &cases[3], (pare_infer_wanted){"y", false, 1}, true), PARE_INPUT);
+    assert_int_equal(write_one(w, &cases[0], (pare_infer_wanted){"y", false, 1, {0}}, true),
+                     PARE_INPUT);
+    assert_int_equal(write_one(w, &cases[3], (pare_infer_wanted){"y", false, 1, {0}}, true),
+                     PARE_INPUT);
 }
 
 int main(void)
@@ -414,6 +438,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_field_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(every_type_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(binary_data_are_borrowed, setup, teardown),
+        cmocka_unit_test_setup_teardown(places_in_shared_memory_are_noted, setup, teardown),
         cmocka_unit_test_setup_teardown(strings_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_binary_data_are_named, setup, teardown),

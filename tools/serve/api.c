@@ -13,6 +13,7 @@ typedef struct call {
     pare_exchange *x;
     const char *model;   /* NULL: the route has none */
     const char *version; /* NULL: not given */
+    const char *region;  /* of shared memory; NULL: the route has none */
     pare_task task;      /* loading and unloading */
 } call;
 
@@ -31,10 +32,12 @@ static void ready(call *c)
 
 static void server_metadata(call *c)
 {
-    pare_exchange_json(c->x, json_pack("{s:s, s:s, s:[s, s, s, s, s, s]}", "name", "pare",
-                                       "version", PARE_VERSION, "extensions", "binary_tensor_data",
-                                       "classification", "model_configuration", "model_repository",
-                                       "schedule_policy", "statistics"));
+    json_t *extensions =
+        json_pack("[s, s, s, s, s, s]", "binary_tensor_data", "classification",
+                  "model_configuration", "model_repository", "schedule_policy", "statistics");
+    if (c->api->regions) json_array_append_new(extensions, json_string("system_shared_memory"));
+    pare_exchange_json(c->x, json_pack("{s:s, s:s, s:o}", "name", "pare", "version", PARE_VERSION,
+                                       "extensions", extensions));
 }
 
 static void metrics(call *c)
@@ -104,7 +107,7 @@ static void model_config(call *c)
 static void infer(call *c)
 {
     pare_served *s;
-    if (find(c, PARE_HTTP_NOT_FOUND, &s)) pare_served_infer(s, c->x);
+    if (find(c, PARE_HTTP_NOT_FOUND, &s)) pare_served_infer(s, c->x, c->api->regions);
 }
 
 /* Of the model that the path names, all its versions where it names none, or of all models. */
@@ -204,9 +207,62 @@ static void repository_unload(call *c)
     pare_repository_later(c->api->repository, &c->task, unload_now, c);
 }
 
+/* --- shared memory --- */
+
+/* False: the reply says that it is not served. */
+static bool has_regions(call *c)
+{
+    if (c->api->regions) return true;
+    pare_exchange_refuse(c->x, PARE_HTTP_NOT_SERVED,
+                         "shared memory is not served; pare serve --shared-memory allows it");
+    return false;
+}
+
+static void region_status(call *c)
+{
+    if (!has_regions(c)) return;
+    json_t *list = pare_regions_json(c->api->regions, c->region);
+    if (list)
+        pare_exchange_json(c->x, list);
+    else
+        pare_exchange_refuse(c->x, PARE_HTTP_NOT_FOUND, "there is no shared memory region '%s'",
+                             c->region);
+}
+
+static void region_register(call *c)
+{
+    const char *key = NULL;
+    json_int_t offset = 0, bytes = -1;
+    json_t *body = has_regions(c) ? body_json(c) : NULL;
+    if (!body) return;
+    const bool is_read =
+        !json_unpack(body, "{s:s, s?I, s:I}", "key", &key, "offset", &offset, "byte_size", &bytes);
+    if (!is_read || offset < 0 || bytes < 0) {
+        pare_exchange_refuse(c->x, PARE_HTTP_BAD_REQUEST,
+                             "region '%s': expected a text 'key' and whole numbers 'offset' and "
+                             "'byte_size' from 0",
+                             c->region);
+    } else {
+        const pare_status st =
+            pare_regions_add(c->api->regions, &c->x->ctx, c->region, key, offset, bytes);
+        if (st == PARE_OK)
+            pare_exchange_empty(c->x);
+        else
+            pare_exchange_fail(c->x, pare_reply_code(st));
+    }
+    json_decref(body);
+}
+
+static void region_unregister(call *c)
+{
+    if (!has_regions(c)) return;
+    pare_regions_remove(c->api->regions, c->region);
+    pare_exchange_empty(c->x);
+}
+
 /* --- routes --- */
 
-/* In a path {m} is a model, {v} a version. */
+/* In a path {m} is a model, {v} a version, {r} a region. */
 static const struct route {
     const char *method, *path;
     void (*answer)(call *c);
@@ -229,18 +285,25 @@ static const struct route {
     {"POST", "v2/repository/index", repository_index},
     {"POST", "v2/repository/models/{m}/load", repository_load},
     {"POST", "v2/repository/models/{m}/unload", repository_unload},
+    {"GET", "v2/systemsharedmemory/status", region_status},
+    {"GET", "v2/systemsharedmemory/region/{r}/status", region_status},
+    {"POST", "v2/systemsharedmemory/region/{r}/register", region_register},
+    {"POST", "v2/systemsharedmemory/unregister", region_unregister},
+    {"POST", "v2/systemsharedmemory/region/{r}/unregister", region_unregister},
 };
 
 /* Does the path have the route's form? Takes what the route leaves open. */
 static bool match(call *c, const char *form, const char *path)
 {
-    c->model = c->version = NULL;
+    c->model = c->version = c->region = NULL;
     for (;;) {
         const size_t want = strcspn(form, "/"), have = strcspn(path, "/");
         const bool is_open = want == 3 && form[0] == '{';
         if (is_open ? !have : want != have || strncmp(form, path, want)) return false;
         if (is_open) {
-            const char **field = form[1] == 'm' ? &c->model : &c->version;
+            const char **field = form[1] == 'm'   ? &c->model
+                                 : form[1] == 'v' ? &c->version
+                                                  : &c->region;
             *field = pare_arena_strndup(&c->x->arena, path, have);
             if (!*field) return false;
         }

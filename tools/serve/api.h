@@ -8,6 +8,7 @@
 
 typedef struct pare_api {
     pare_repository *repository;
+    pare_regions *regions; /* shared memory that clients registered; NULL: it is not served */
     bool draining; /* set atomically: the server is about to end: it is alive, but not ready */
 } pare_api;
 

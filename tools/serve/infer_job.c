@@ -98,8 +98,9 @@ static pare_status match_outputs(pare_infer_job *job)
     job->wanted_count = count;
     for (int i = 0; i < count; i++) {
         int at = 0;
-        job->wanted[i] =
-            r->wanted_count ? r->wanted[i] : (pare_infer_wanted){s->output[i].name, r->binary, 0};
+        job->wanted[i] = r->wanted_count
+                             ? r->wanted[i]
+                             : (pare_infer_wanted){.name = s->output[i].name, .binary = r->binary};
         while (at < s->output_count && strcmp(s->output[at].name, job->wanted[i].name) != 0) at++;
         if (at == s->output_count)
             return PARE_FAIL(&x->ctx, INPUT, "model '%s': has no output '%s'", s->name,
@@ -107,6 +108,56 @@ static pare_status match_outputs(pare_infer_job *job)
         job->output[i] = at;
     }
     return PARE_OK;
+}
+
+/* --- shared memory --- */
+
+static pare_status hold(pare_infer_job *job, pare_regions *regions, const pare_infer_place *place,
+                        pare_region **out)
+{
+    if (!place->region) return PARE_OK;
+    if (!regions)
+        return PARE_FAIL(&job->x->ctx, UNSUPPORTED,
+                         "shared memory is not served; pare serve --shared-memory allows it");
+    return pare_regions_find(regions, &job->x->ctx, out, place->region, place->offset,
+                             place->bytes);
+}
+
+/* Strings are taken apart at once; numbers are read when they are needed. */
+static pare_status fetch_strings(pare_infer_job *job, int i)
+{
+    pare_arena *arena = &job->x->arena;
+    pare_infer_tensor *t = (pare_infer_tensor *)job->input[i]; /* of job->request */
+    char *data = pare_arena_alloc(arena, (size_t)t->place.bytes, 1);
+    if (!data) return PARE_MEMORY;
+    PARE_TRY(pare_region_read(job->source[i], arena->ctx, data, t->place.offset,
+                              (size_t)t->place.bytes));
+    return pare_infer_strings(arena, t, t->name, data, (size_t)t->place.bytes);
+}
+
+static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
+{
+    const int inputs = job->served->input_count;
+    pare_arena *arena = &job->x->arena;
+    job->source = pare_arena_alloc(arena, (size_t)inputs + 1, sizeof *job->source);
+    job->target = pare_arena_alloc(arena, (size_t)job->wanted_count + 1, sizeof *job->target);
+    if (!job->source || !job->target) return PARE_MEMORY;
+    for (int i = 0; i < inputs; i++) {
+        PARE_TRY(hold(job, regions, &job->input[i]->place, &job->source[i]));
+        if (job->source[i] && job->input[i]->dtype == PARE_string) PARE_TRY(fetch_strings(job, i));
+    }
+    for (int i = 0; i < job->wanted_count; i++)
+        PARE_TRY(hold(job, regions, &job->wanted[i].place, &job->target[i]));
+    return PARE_OK;
+}
+
+void pare_infer_job_release(pare_infer_job *job)
+{
+    if (!job || !job->source || !job->target) return;
+    for (int i = 0; i < job->served->input_count; i++)
+        if (job->source[i]) pare_region_release(job->source[i]);
+    for (int i = 0; i < job->wanted_count; i++)
+        if (job->target[i]) pare_region_release(job->target[i]);
 }
 
 /* --- the job --- */
@@ -137,12 +188,12 @@ static void set_order(pare_infer_job *job)
     job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
 }
 
-pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x)
+pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
+                               pare_regions *regions)
 {
     size_t json;
-    pare_infer_job *job = pare_arena_alloc(&x->arena, 1, sizeof *job);
+    pare_infer_job *job = *out = pare_arena_alloc(&x->arena, 1, sizeof *job);
     if (!job) return PARE_MEMORY;
-    *out = job;
     job->served = served;
     job->x = x;
     job->job.queued = pare_seconds();
@@ -153,6 +204,7 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
     PARE_TRY(pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
     PARE_TRY(match_inputs(job));
     PARE_TRY(match_outputs(job));
+    PARE_TRY(hold_all(job, regions));
     set_order(job);
     return PARE_OK;
 }
@@ -170,6 +222,7 @@ void pare_infer_job_fail(pare_infer_job *job, pare_status st)
 {
     pare_served *s = job->served;
     pare_served_stats_failure(&s->stats, pare_seconds() - job->job.queued);
+    pare_infer_job_release(job);
     pare_exchange_fail(job->x, pare_reply_code(st)); /* the job is gone now */
     pare_served_release(s);
 }

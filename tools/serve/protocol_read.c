@@ -86,10 +86,16 @@ static pare_status read_part(reader *r, const json_t *object, const char *what, 
                      type == JSON_ARRAY ? "an array" : "an object");
 }
 
-static pare_status refuse_shared_memory(reader *r, const json_t *parameters, const char *what)
+static pare_status read_place(reader *r, const json_t *parameters, const char *what,
+                              pare_infer_place *out)
 {
-    if (!json_object_get(parameters, "shared_memory_region")) return PARE_OK;
-    return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: shared memory is not served", what);
+    PARE_TRY(read_text(r, parameters, what, "shared_memory_region", &out->region));
+    if (!out->region) return PARE_OK;
+    out->bytes = -1;
+    PARE_TRY(read_count(r, parameters, what, "shared_memory_offset", &out->offset));
+    PARE_TRY(read_count(r, parameters, what, "shared_memory_byte_size", &out->bytes));
+    if (out->bytes >= 0) return PARE_OK;
+    return PARE_FAIL(r->ctx, INPUT, "%s: no 'shared_memory_byte_size'", what);
 }
 
 /* --- numbers in JSON --- */
@@ -184,41 +190,41 @@ static pare_status read_data(reader *r, const json_t *data, const char *what, in
 
 /* --- binary data --- */
 
-/* Strings as their lengths, 4 bytes each, with the bytes behind them. */
-static pare_status read_strings(reader *r, const char *what, int64_t count, size_t size,
-                                pare_infer_tensor *t)
+/* Strings are their lengths, 4 bytes each, with the bytes behind them. */
+pare_status pare_infer_strings(pare_arena *arena, pare_infer_tensor *t, const char *what,
+                               const char *data, size_t size)
 {
-    const char *at = r->at, *end = at + size;
-    pare_bytes *list = pare_arena_alloc(r->arena, t->bytes, 1);
+    const char *at = data, *end = data + size;
+    const size_t count = t->bytes / sizeof(pare_bytes);
+    if (count > size / sizeof(uint32_t))
+        return PARE_FAIL(arena->ctx, INPUT, "%s: %zu bytes of binary data hold no %zu strings",
+                         what, size, count);
+    pare_bytes *list = pare_arena_alloc(arena, t->bytes, 1);
     if (!list) return PARE_MEMORY;
-    for (int64_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint32_t bytes = 0;
         const bool has_length = (size_t)(end - at) >= sizeof bytes;
         if (has_length) memcpy(&bytes, at, sizeof bytes); /* little-endian */
         if (!has_length || (size_t)(end - at) - sizeof bytes < bytes)
-            return PARE_FAIL(r->ctx, INPUT, "%s: the binary data end within string %lld", what,
-                             (long long)i);
+            return PARE_FAIL(arena->ctx, INPUT, "%s: the binary data end within string %zu", what,
+                             i);
         list[i] = (pare_bytes){at + sizeof bytes, bytes};
         at += sizeof bytes + bytes;
     }
     t->data = list;
     if (at == end) return PARE_OK;
-    return PARE_FAIL(r->ctx, INPUT, "%s: %zu bytes of binary data are behind the last string", what,
-                     (size_t)(end - at));
+    return PARE_FAIL(arena->ctx, INPUT, "%s: %zu bytes of binary data are behind the last string",
+                     what, (size_t)(end - at));
 }
 
-static pare_status read_binary(reader *r, const char *what, int64_t count, size_t size,
-                               pare_infer_tensor *t)
+static pare_status read_binary(reader *r, const char *what, size_t size, pare_infer_tensor *t)
 {
     if (size > r->left)
         return PARE_FAIL(r->ctx, INPUT, "%s: binary_data_size is %zu, %zu bytes were sent for it",
                          what, size, r->left);
-    if (t->dtype == PARE_string) {
-        if ((size_t)count > size / sizeof(uint32_t))
-            return PARE_FAIL(r->ctx, INPUT, "%s: %zu bytes of binary data hold no %lld strings",
-                             what, size, (long long)count);
-        PARE_TRY(read_strings(r, what, count, size, t));
-    } else if (size != t->bytes)
+    if (t->dtype == PARE_string)
+        PARE_TRY(pare_infer_strings(r->arena, t, what, r->at, size));
+    else if (size != t->bytes)
         return PARE_FAIL(r->ctx, INPUT, "%s: binary_data_size is %zu, 'shape' takes %zu bytes",
                          what, size, t->bytes);
     else
@@ -260,21 +266,27 @@ static pare_status read_type(reader *r, const json_t *input, const char *what, p
     return PARE_FAIL(r->ctx, INPUT, "%s: there is no datatype '%s'", what, name);
 }
 
-/* The tensor's elements, as binary data or as JSON. */
+/* The tensor's elements, in shared memory, as binary data or as JSON. */
 static pare_status read_elements(reader *r, const json_t *input, const char *what,
                                  pare_infer_tensor *t)
 {
     const json_t *data = json_object_get(input, "data"), *parameters;
     int64_t size = -1, count;
     PARE_TRY(read_part(r, input, what, "parameters", JSON_OBJECT, &parameters));
-    PARE_TRY(refuse_shared_memory(r, parameters, what));
+    PARE_TRY(read_place(r, parameters, what, &t->place));
     PARE_TRY(read_count(r, parameters, what, "binary_data_size", &size));
     if (!pare_count_dims(t->dim, t->rank, &count) || !pare_type_bytes(t->dtype, count, &t->bytes))
         return PARE_FAIL(r->ctx, INPUT, "%s: 'shape' is too large", what);
-    if ((size >= 0) == (data != NULL))
-        return PARE_FAIL(r->ctx, INPUT, "%s: expected one of 'data' and 'binary_data_size'", what);
-    if (size >= 0) return read_binary(r, what, count, (size_t)size, t);
-    return read_data(r, data, what, count, t);
+    if ((size >= 0) + (data != NULL) + (t->place.region != NULL) != 1)
+        return PARE_FAIL(r->ctx, INPUT,
+                         "%s: expected one of 'data', 'binary_data_size' and "
+                         "'shared_memory_region'",
+                         what);
+    if (size >= 0) return read_binary(r, what, (size_t)size, t);
+    if (data) return read_data(r, data, what, count, t);
+    if (t->dtype == PARE_string || t->place.bytes == (int64_t)t->bytes) return PARE_OK;
+    return PARE_FAIL(r->ctx, INPUT, "%s: shared_memory_byte_size is %lld, 'shape' takes %zu bytes",
+                     what, (long long)t->place.bytes, t->bytes);
 }
 
 /* "input 'x'", or "input 2" where it has no name. */
@@ -314,7 +326,7 @@ static pare_status read_output(reader *r, const json_t *output, size_t i, pare_i
             return PARE_FAIL(r->ctx, INPUT, "%s is given twice", what);
     w->binary = out->binary;
     PARE_TRY(read_part(r, output, what, "parameters", JSON_OBJECT, &parameters));
-    PARE_TRY(refuse_shared_memory(r, parameters, what));
+    PARE_TRY(read_place(r, parameters, what, &w->place));
     PARE_TRY(read_flag(r, parameters, what, "binary_data", &w->binary));
     return read_count(r, parameters, what, "classification", &w->classes);
 }

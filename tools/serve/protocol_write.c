@@ -165,6 +165,27 @@ typedef struct writer {
     bool is_binary;            /* is there any? */
 } writer;
 
+/* Into the client's memory; the response says where. */
+static pare_status put_shared(writer *w, const pare_infer_result *r, int i, json_t *entry)
+{
+    size_t bytes;
+    const pare_infer_tensor *t = &w->output[i];
+    const pare_infer_place *to = &r->wanted[i].place;
+    if (!binary_bytes(t, &bytes) || bytes > (size_t)to->bytes)
+        return PARE_FAIL(w->arena->ctx, INPUT,
+                         "output '%s': takes %zu bytes, shared_memory_byte_size is %lld", t->name,
+                         bytes, (long long)to->bytes);
+    json_object_set_new(entry, "parameters",
+                        json_pack("{s:s, s:I, s:I}", "shared_memory_region", to->region,
+                                  "shared_memory_offset", (json_int_t)to->offset,
+                                  "shared_memory_byte_size", (json_int_t)bytes));
+    if (t->dtype != PARE_string) return r->put(r->user, i, t->data, bytes);
+    char *data = pare_arena_alloc(w->arena, bytes, 1);
+    if (!data) return PARE_MEMORY;
+    (void)put_binary(data, t);
+    return r->put(r->user, i, data, bytes);
+}
+
 static pare_status output_json(writer *w, const pare_infer_result *r, int i, json_t *list)
 {
     size_t bytes;
@@ -178,6 +199,7 @@ static pare_status output_json(writer *w, const pare_infer_result *r, int i, jso
                               pare_infer_type_name(t->dtype), "shape", shape);
     if (json_array_append_new(list, entry))
         return PARE_FAIL(w->arena->ctx, INPUT, "an output's name is no UTF-8");
+    if (r->wanted[i].place.region) return put_shared(w, r, i, entry);
     if (!r->wanted[i].binary) return data_json(w->arena->ctx, t, entry);
     if (!binary_bytes(t, &bytes) || !pare_add_size(w->binary, bytes, &w->binary))
         return PARE_FAIL(w->arena->ctx, INPUT, "output '%s': is too large", t->name);
@@ -216,7 +238,7 @@ static pare_status put_body(const writer *w, const pare_infer_result *r, const j
                          w->binary);
     char *at = whole + reply->bytes;
     for (int i = 0; i < r->count; i++)
-        if (r->wanted[i].binary) at = put_binary(at, &w->output[i]);
+        if (r->wanted[i].binary && !r->wanted[i].place.region) at = put_binary(at, &w->output[i]);
     reply->type = "application/octet-stream";
     reply->body = whole;
     reply->json_bytes = reply->bytes;

@@ -8,6 +8,7 @@
 #include "tools/serve/config.h"
 #include "tools/serve/plans.h"
 #include "tools/serve/protocol.h"
+#include "tools/serve/regions.h"
 #include "tools/serve/stats.h"
 #include "tools/serve/tasks.h"
 
@@ -66,8 +67,9 @@ void pare_served_close(pare_served *served);
 void pare_served_keep(pare_served *served);    /* one reference more */
 void pare_served_release(pare_served *served); /* one less */
 
-/* Answers an inference request, now or later, and releases the caller's reference. */
-void pare_served_infer(pare_served *served, pare_exchange *x);
+/* Answers an inference request, now or later, and releases the caller's reference. regions: those
+   that it may name, which last until its reply; NULL: none. */
+void pare_served_infer(pare_served *served, pare_exchange *x, pare_regions *regions);
 
 /* The model's metadata, where `versions` is what "versions" lists, and its ModelConfig. NULL:
    memory is out. */

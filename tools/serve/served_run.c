@@ -26,20 +26,25 @@ static pare_infer_job *next_of(const pare_infer_job *job)
    as the runner's own memory is. */
 static bool is_direct(const batch_run *run, const pare_infer_tensor *t)
 {
-    return !run->first->job.next && run->rows == run->filled && !((uintptr_t)t->data & 63);
+    return t->data && !run->first->job.next && run->rows == run->filled &&
+           !((uintptr_t)t->data & 63);
 }
 
 /* Puts the requests' rows one after the other; what fills up is the first row again. */
-static void copy_rows(const batch_run *run, int input, const pare_view *view)
+static pare_status copy_rows(const batch_run *run, int input, const pare_view *view, pare_ctx *ctx)
 {
     char *at = view->data;
     for (const pare_infer_job *job = run->first; job; job = next_of(job)) {
         const pare_infer_tensor *t = job->input[input];
-        if (t->bytes) memcpy(at, t->data, t->bytes);
+        if (!t->data && t->bytes)
+            PARE_TRY(pare_region_read(job->source[input], ctx, at, t->place.offset, t->bytes));
+        else if (t->bytes)
+            memcpy(at, t->data, t->bytes);
         at += t->bytes;
     }
     const size_t row = run->first->input[input]->bytes / (size_t)run->first->job.rows;
     for (int64_t i = run->rows; i < run->filled && row; i++, at += row) memcpy(at, view->data, row);
+    return PARE_OK;
 }
 
 static int input_index(const pare_served *s, const char *name)
@@ -61,7 +66,7 @@ static pare_status load(void *user, int64_t item, pare_replica *replica)
         if (is_direct(run, t))
             pare_runner_set_input(replica->runner, i, t->data);
         else
-            copy_rows(run, input, &view);
+            PARE_TRY(copy_rows(run, input, &view, &replica->ctx));
     }
     run->mark[1] = pare_seconds();
     return PARE_OK;
@@ -77,7 +82,8 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     const pare_view view = pare_runner_output(runner, job->output[i]);
     const bool is_whole = job->job.rows == run->filled;
     int64_t count = 1;
-    *out = (pare_infer_tensor){job->wanted[i].name, view.dtype, view.rank, {0}, view.data, 0};
+    *out = (pare_infer_tensor){
+        .name = job->wanted[i].name, .dtype = view.dtype, .rank = view.rank, .data = view.data};
     memcpy(out->dim, view.dim, sizeof out->dim);
     if (!pare_infer_type_name(view.dtype))
         return PARE_FAIL(&job->x->ctx, UNSUPPORTED, "model '%s': output '%s' is of type %s",
@@ -91,6 +97,13 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     if (!is_whole && view.data)
         out->data = (const char *)view.data + out->bytes / (size_t)job->job.rows * (size_t)from;
     return PARE_OK;
+}
+
+static pare_status put_shared(void *user, int i, const void *data, size_t bytes)
+{
+    const pare_infer_job *job = user;
+    return pare_region_write(job->target[i], &job->x->ctx, data, job->wanted[i].place.offset,
+                             bytes);
 }
 
 /* The request's reply, or its failure in its context. */
@@ -109,7 +122,9 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
                                       .output = output,
                                       .wanted = job->wanted,
                                       .count = job->wanted_count,
-                                      .batched = run->served->options.config.max_batch > 0};
+                                      .batched = run->served->options.config.max_batch > 0,
+                                      .put = put_shared,
+                                      .user = job};
     PARE_TRY(pare_infer_write(&x->arena, &x->reply, &result));
     x->reply.code = PARE_HTTP_OK;
     return PARE_OK;
@@ -185,6 +200,7 @@ static void finish(const batch_run *run, pare_infer_job *job)
     seconds[PARE_STAGE_INPUT] = run->mark[1] - run->mark[0];
     seconds[PARE_STAGE_INFER] = run->mark[2] - run->mark[1];
     seconds[PARE_STAGE_OUTPUT] = run->mark[3] - run->mark[2];
+    pare_infer_job_release(job);
     if (x->reply.code == PARE_HTTP_OK) {
         pare_served_stats_answer(&s->stats, seconds);
         x->done(x);
@@ -234,6 +250,7 @@ static void refuse_late(pare_job *late)
         pare_served *s = job->served;
         next = late->next;
         pare_served_stats_failure(&s->stats, pare_seconds() - late->queued);
+        pare_infer_job_release(job);
         pare_exchange_refuse(job->x, PARE_HTTP_UNAVAILABLE,
                              "model '%s': the request's timeout passed in the queue", s->name);
         pare_served_release(s);
@@ -253,17 +270,19 @@ void *pare_instance_main(void *user)
 
 /* --- from outside --- */
 
-void pare_served_infer(pare_served *s, pare_exchange *x)
+void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
 {
     pare_infer_job *job;
-    const pare_status st = pare_infer_job_new(&job, s, x);
+    const pare_status st = pare_infer_job_new(&job, s, x, regions);
     if (st != PARE_OK) {
+        pare_infer_job_release(job);
         pare_served_stats_failure(&s->stats, 0);
         pare_exchange_fail(x, pare_reply_code(st));
         pare_served_release(s);
         return;
     }
     if (pare_batcher_push(s->batcher, &job->job)) return; /* and by now it may be answered */
+    pare_infer_job_release(job);
     pare_served_stats_shed(&s->stats);
     x->reply.retry_after = 1;
     pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE,
