@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare serve: models for those who ask over HTTP. */
+#include "formats/file.h"
 #include "runtime/base/clock.h"
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
@@ -16,6 +17,7 @@ typedef struct serve_options {
     const char *host;
     int64_t port, max_batch, max_delay, max_queue, instances, max_request;
     bool shared_memory;
+    const char *certificate, *key, *token;
 } serve_options;
 
 #define OPTIONS serve_options
@@ -35,6 +37,12 @@ static const pare_option table[] = {
     PARE_OPT_FLAG("shared-memory", shared_memory,
                   "let clients of this machine pass tensors in POSIX shared memory, of which they "
                   "may name any that this program may open"),
+    PARE_OPT_FILE("tls-cert", "FILE.pem", certificate,
+                  "certificate, with those that it hangs on: speak HTTPS"),
+    PARE_OPT_FILE("tls-key", "FILE.pem", key, "the certificate's key"),
+    PARE_OPT_FILE("token", "FILE", token,
+                  "the word in this file must come with every request but those of v2/health: "
+                  "Authorization: Bearer WORD"),
     {0},
 };
 
@@ -54,6 +62,8 @@ typedef struct server {
 
 static void handle(void *user, pare_exchange *x) { pare_api_handle(user, x); }
 
+static bool admit(void *user, pare_exchange *x) { return pare_api_admit(user, x); }
+
 /* A signal is noted by its handler alone, whichever thread it comes to. */
 static void await_signal(const pare_ctx *ctx)
 {
@@ -69,11 +79,37 @@ static pare_status check(pare_tool *tool, const void *options)
     const char *device = o->common.device;
     if (device && strcmp(device, "cpu") != 0 && strcmp(device, "auto") != 0)
         return PARE_FAIL(tool->ctx, UNSUPPORTED, "--device %s: serve computes on the CPU", device);
+    if (!o->certificate != !o->key)
+        return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
     for (int i = 0; i < tool->arg_count; i++)
         for (int k = 0; k < i; k++)
             if (!strcmp(tool->arg[i], tool->arg[k]))
                 return PARE_FAIL(tool->ctx, USAGE, "%s is given twice", tool->arg[i]);
     return PARE_OK;
+}
+
+/* A file's text, in the tool's arena; *out stays NULL where there is no file. */
+static pare_status read_text(pare_tool *tool, const char *path, const char **out)
+{
+    pare_map map;
+    if (!path) return PARE_OK;
+    PARE_TRY(pare_map_open(tool->ctx, &map, path));
+    *out = pare_arena_strndup(&tool->arena, (const char *)map.data, map.size);
+    pare_map_close(&map);
+    return *out ? PARE_OK : PARE_MEMORY;
+}
+
+/* The one word of the file. */
+static pare_status read_token(pare_tool *tool, const char *path, const char **out)
+{
+    const char *text = NULL;
+    PARE_TRY(read_text(tool, path, &text));
+    if (!text) return PARE_OK;
+    const size_t blank = strspn(text, " \t\r\n"), n = strcspn(text + blank, " \t\r\n");
+    if (!n || text[blank + n + strspn(text + blank + n, " \t\r\n")])
+        return PARE_FAIL(tool->ctx, INPUT, "%s: expected one word, the token", path);
+    *out = pare_arena_strndup(&tool->arena, text + blank, n);
+    return *out ? PARE_OK : PARE_MEMORY;
 }
 
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
@@ -90,23 +126,30 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
 
 static pare_status open_server(pare_tool *tool, const serve_options *o, server *out)
 {
+    const char *certificate = NULL, *key = NULL;
+    PARE_TRY(read_text(tool, o->certificate, &certificate));
+    PARE_TRY(read_text(tool, o->key, &key));
+    PARE_TRY(read_token(tool, o->token, &out->api.token));
     PARE_TRY(open_repository(tool, o, out));
     out->api.repository = out->repository;
     out->api.regions = o->shared_memory ? &out->regions : NULL;
     const pare_http_options http = {.host = o->host,
                                     .port = (int)o->port,
                                     .limit = o->max_request,
+                                    .certificate = certificate,
+                                    .key = key,
+                                    .admit = admit,
                                     .handle = handle,
                                     .user = &out->api};
     return pare_http_open(tool->ctx, &out->http, &http);
 }
 
-/* "http://127.0.0.1:8000"; an IPv6 address is in brackets. */
+/* "http://127.0.0.1:8000", or "https"; an IPv6 address is in brackets. */
 static pare_status say_address(pare_tool *tool, const serve_options *o, const server *s)
 {
     const bool is_v6 = strchr(o->host, ':') != NULL;
-    pare_print(stdout, "http://%s%s%s:%d\n", is_v6 ? "[" : "", o->host, is_v6 ? "]" : "",
-               pare_http_port(s->http));
+    pare_print(stdout, "http%s://%s%s%s:%d\n", o->certificate ? "s" : "", is_v6 ? "[" : "", o->host,
+               is_v6 ? "]" : "", pare_http_port(s->http));
     if (fflush(stdout)) return PARE_FAIL(tool->ctx, IO, "standard output: %s", strerror(errno));
     return PARE_OK;
 }

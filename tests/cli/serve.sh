@@ -13,23 +13,32 @@ mkdir empty
 mkdir -p hollow/net/1 repository/net/one repository/other/1
 cp "$zoo/mlp.onnx" repository/other/1/model.onnx
 head -c 1000 "$zoo/mlp.onnx" >cut.onnx
-"$pare" serve "$zoo/mlp.onnx" --port 0 >.test.out 2>.test.err &
-server=$!
-for i in $(seq 1 100); do
-    url=$(cat .test.out)
-    [ -n "$url" ] && break
-    kill -0 $server 2>/dev/null || break
-    sleep 0.1
-done
-if [ -z "$url" ] && has 'no HTTP library' .test.err; then
-    wait $server
+# starts WORD...: a server with these words; sets server and url. ends: its exit status
+starts() {
+    : >.test.url
+    "$pare" serve --port 0 "$@" >.test.url 2>.test.served &
+    server=$!
+    for i in $(seq 1 100); do
+        url=$(cat .test.url)
+        [ -n "$url" ] && break
+        kill -0 $server 2>/dev/null || break
+        sleep 0.1
+    done
+}
+ends() {
+    kill -TERM "$server"
+    wait "$server"
+}
+trap 'kill $server 2>/dev/null' EXIT
+starts "$zoo/mlp.onnx"
+if [ -z "$url" ] && has 'no HTTP library' .test.served; then
+    wait "$server"
     [ $? = 1 ] && pass no_library || fail no_library "exit status"
     finish
     exit
 fi
-trap 'kill $server 2>/dev/null' EXIT
 port=${url##*:}
-case $url in http://127.0.0.1:[0-9]*) pass address ;; *) fail address "'$url' $(cat .test.err)" ;; esac
+case $url in http://127.0.0.1:[0-9]*) pass address ;; *) fail address "'$url' $(cat .test.served)" ;; esac
 refuses no_argument 2 "usage: pare serve" "$pare" serve
 refuses bad_port 2 "--port 65536: expected a whole number from 0 to 65535" "$pare" serve "$zoo/mlp.onnx" --port 65536
 refuses device 1 "--device cuda: serve computes on the CPU" "$pare" serve "$zoo/mlp.onnx" --device cuda --port 0
@@ -90,20 +99,57 @@ sys.exit(max(abs(a - b) for a, b in zip(got, want)) > 1e-3 * max(map(abs, want))
 fi
 
 # --- the end ---
-kill -TERM $server
-wait $server
+ends
 got=$?
-trap - EXIT
-[ $got = 0 ] && [ ! -s .test.err ] && pass sigterm || fail sigterm "exit $got: $(cat .test.err)"
+[ $got = 0 ] && [ ! -s .test.served ] && pass sigterm || fail sigterm "exit $got: $(cat .test.served)"
 asks gone 000 '' "$url/v2/health/live"
-"$pare" serve "$zoo/mlp.onnx" --port 0 --json facts.json >.test.out 2>.test.err &
-server=$!
-for i in $(seq 1 100); do
-    [ -s .test.out ] && break
-    sleep 0.1
+starts "$zoo/mlp.onnx" --json facts.json
+curl -s "$url/v2/models/mlp/infer" -d @body.json >.test.body
+kill -INT "$server"
+wait "$server"
+[ $? = 0 ] && has '"answered": 1' facts.json && pass facts || fail facts "$(cat .test.served facts.json)"
+
+# --- a token ---
+echo 'secret-word' >token
+echo 'two words' >words
+: >nothing
+refuses token_words 1 "words: expected one word" "$pare" serve "$zoo/mlp.onnx" --token words --port 0
+refuses token_empty 1 "nothing" "$pare" serve "$zoo/mlp.onnx" --token nothing --port 0
+refuses token_missing 1 "none: cannot be opened" "$pare" serve "$zoo/mlp.onnx" --token none --port 0
+starts "$zoo/mlp.onnx" --token token
+asks token_not_for_health 200 '' "$url/v2/health/ready"
+asks token_none 401 '{"error":' -D .test.headers "$url/v2/models/mlp"
+has 'WWW-Authenticate: Bearer' .test.headers && pass token_challenge || fail token_challenge "$(cat .test.headers)"
+for word in secret-wor secret-word2 Secret-word ''; do
+    asks "token_wrong_$word" 401 '{"error":' -H "Authorization: Bearer $word" "$url/v2/models/mlp"
 done
-curl -s "$(cat .test.out)/v2/models/mlp/infer" -d @body.json >.test.body
-kill -INT $server
-wait $server
-[ $? = 0 ] && has '"answered": 1' facts.json && pass facts || fail facts "$(cat .test.err facts.json)"
+asks token_scheme 401 '{"error":' -H "Authorization: Basic secret-word" "$url/v2/models/mlp"
+asks token_right 200 '"name":"mlp"' -H 'Authorization: Bearer secret-word' "$url/v2/models/mlp"
+asks token_infer 200 '"shape":[1,10]' -H 'Authorization: Bearer secret-word' "$url/v2/models/mlp/infer" -d @body.json
+head -c 3000000 /dev/zero >large
+asks token_large 401 '{"error":' "$url/v2/models/mlp/infer" --data-binary @large
+asks token_large_at_once 401 '{"error":' -H 'Expect:' "$url/v2/models/mlp/infer" --data-binary @large
+ends && pass token_end || fail token_end "$(cat .test.served)"
+
+# --- TLS ---
+if ! command -v openssl >/dev/null 2>&1; then
+    skip tls "openssl is not installed"
+    finish
+    exit
+fi
+for name_ in own other; do
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+        -addext subjectAltName=IP:127.0.0.1 -keyout $name_.key -out $name_.pem 2>.test.openssl || cat .test.openssl
+done
+refuses tls_half 2 "--tls-cert and --tls-key come together" "$pare" serve "$zoo/mlp.onnx" --tls-cert own.pem --port 0
+refuses tls_wrong_key 1 "cannot be used" "$pare" serve "$zoo/mlp.onnx" --tls-cert own.pem --tls-key other.key --port 0
+refuses tls_no_pem 1 "cannot be used" "$pare" serve "$zoo/mlp.onnx" --tls-cert token --tls-key own.key --port 0
+starts "$zoo/mlp.onnx" --tls-cert own.pem --tls-key own.key --token token
+case $url in https://127.0.0.1:[0-9]*) pass tls_address ;; *) fail tls_address "'$url' $(cat .test.served)" ;; esac
+asks tls_health 200 '' --cacert own.pem "$url/v2/health/ready"
+asks tls_infer 200 '"shape":[1,10]' --cacert own.pem -H 'Authorization: Bearer secret-word' "$url/v2/models/mlp/infer" -d @body.json
+asks tls_large 404 '{"error":' --cacert own.pem -H 'Authorization: Bearer secret-word' "$url/v2/models/none/infer" --data-binary @large
+asks tls_unknown 000 '' --cacert other.pem "$url/v2/health/ready"
+asks tls_plain 000 '' "http${url#https}/v2/health/ready"
+ends && pass tls_end || fail tls_end "$(cat .test.served)"
 finish

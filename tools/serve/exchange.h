@@ -12,6 +12,7 @@
 enum {
     PARE_HTTP_OK = 200,
     PARE_HTTP_BAD_REQUEST = 400,
+    PARE_HTTP_UNAUTHORIZED = 401,
     PARE_HTTP_NOT_FOUND = 404,
     PARE_HTTP_NOT_ALLOWED = 405,
     PARE_HTTP_TOO_LARGE = 413,
@@ -37,8 +38,9 @@ struct pare_exchange {
     const char *method, *path;
     const char *json_bytes; /* the header Inference-Header-Content-Length; NULL: not given */
     const char *encoding;   /* Content-Encoding; NULL: not given */
-    const char *body;       /* 64-byte aligned behind the JSON that json_bytes tells of */
-    size_t bytes;           /* of the body */
+    const char *authorization;
+    const char *body; /* 64-byte aligned behind the JSON that json_bytes tells of */
+    size_t bytes;     /* of the body */
     pare_reply reply;
     /* Called once, by any thread, when the reply is made. The exchange may be gone when it returns.
      */

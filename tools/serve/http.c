@@ -44,9 +44,8 @@ typedef struct request {
     pare_http *http;
     struct MHD_Connection *connection;
     atomic_int state;
-    char *block;       /* the body's memory */
-    size_t from, room; /* of the body in it */
-    bool too_large;
+    char *block;         /* the body's memory */
+    size_t from, room;   /* of the body in it */
     atomic_int *counted; /* as arriving or answering */
 } request;
 
@@ -109,11 +108,9 @@ static request *request_new(pare_http *http, struct MHD_Connection *connection, 
     q->x.path = pare_arena_strdup(&q->x.arena, url);
     q->x.json_bytes = header(q, "Inference-Header-Content-Length");
     q->x.encoding = header(q, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    q->x.authorization = header(q, MHD_HTTP_HEADER_AUTHORIZATION);
     q->from = (ALIGN - announced(q, "Inference-Header-Content-Length") % ALIGN) % ALIGN;
-    const size_t bytes = announced(q, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    q->too_large = bytes > (size_t)http->options.limit;
-    const bool has_room = q->too_large || !bytes || make_room(q, bytes);
-    if (q->x.method && q->x.path && has_room) return q;
+    if (q->x.method && q->x.path) return q;
     pare_exchange_free(&q->x);
     free(q);
     return NULL;
@@ -147,6 +144,8 @@ static struct MHD_Response *response_new(request *q)
     if (!response) return NULL;
     r->body = NULL; /* it is the response's */
     if (r->type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, r->type);
+    if (r->code == PARE_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (r->allow) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, r->allow);
     if (r->json_bytes) {
         snprintf(number, sizeof number, "%zu", r->json_bytes);
@@ -171,35 +170,35 @@ static enum MHD_Result send_reply(request *q)
     return sent;
 }
 
-static enum MHD_Result refuse_size(request *q)
+static bool is_replied(request *q) { return atomic_load(&q->state) == REPLIED; }
+
+static void refuse_size(request *q)
 {
     pare_exchange_refuse(&q->x, PARE_HTTP_TOO_LARGE,
                          "the request's body is larger than the %lld bytes that are taken",
                          (long long)q->http->options.limit);
-    return send_reply(q);
 }
 
 /* The reply may be made already when handle returns, or while the connection is put aside. */
 static enum MHD_Result reply(request *q)
 {
     int handled = HANDLED;
-    if (q->too_large) return refuse_size(q);
     count_as(q, &q->http->answering);
     q->http->options.handle(q->http->options.user, &q->x);
-    if (atomic_load(&q->state) == REPLIED) return send_reply(q);
+    if (is_replied(q)) return send_reply(q);
     MHD_suspend_connection(q->connection);
     if (!atomic_compare_exchange_strong(&q->state, &handled, WAITING))
         MHD_resume_connection(q->connection);
     return MHD_YES;
 }
 
-/* A piece of the body. What is too large is read to its end: a client that still sends would not
-   see the reply. */
+/* A piece of the body. That of a request that was refused is read to its end: a client that still
+   sends would not see the reply. */
 static enum MHD_Result take_piece(request *q, const char *data, size_t *bytes)
 {
     const size_t all = q->x.bytes + *bytes;
-    q->too_large |= all > (size_t)q->http->options.limit;
-    if (!q->too_large) {
+    if (!is_replied(q) && all > (size_t)q->http->options.limit) refuse_size(q);
+    if (!is_replied(q)) {
         if (!make_room(q, all)) return MHD_NO;
         memcpy(q->block + q->from + q->x.bytes, data, *bytes);
         q->x.bytes = all;
@@ -208,22 +207,34 @@ static enum MHD_Result take_piece(request *q, const char *data, size_t *bytes)
     return MHD_YES;
 }
 
+/* The headers are there. A client that waits for a word before it sends a body gets it now. */
+static enum MHD_Result begin(request *q)
+{
+    pare_http *http = q->http;
+    const size_t bytes = announced(q, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    atomic_fetch_add(&http->seen, 1);
+    count_as(q, &http->arriving);
+    if (http->options.admit(http->options.user, &q->x)) {
+        if (bytes > (size_t)http->options.limit)
+            refuse_size(q);
+        else if (bytes && !make_room(q, bytes))
+            return MHD_NO;
+    }
+    return is_replied(q) && header(q, MHD_HTTP_HEADER_EXPECT) ? send_reply(q) : MHD_YES;
+}
+
 static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *bytes, void **state)
 {
     request *q = *state;
-    pare_http *http = user;
     (void)version;
     if (!q) {
-        q = *state = request_new(http, connection, url, method);
-        if (!q) return MHD_NO;
-        atomic_fetch_add(&http->seen, 1);
-        count_as(q, &http->arriving);
-        return q->too_large && header(q, MHD_HTTP_HEADER_EXPECT) ? refuse_size(q) : MHD_YES;
+        q = *state = request_new(user, connection, url, method);
+        return q ? begin(q) : MHD_NO;
     }
-    if (atomic_load(&q->state) == REPLIED) return send_reply(q);
-    return *bytes ? take_piece(q, data, bytes) : reply(q);
+    if (*bytes) return take_piece(q, data, bytes);
+    return is_replied(q) ? send_reply(q) : reply(q);
 }
 
 /* --- listening --- */
@@ -276,16 +287,31 @@ static unsigned most_connections(void)
 
 static pare_status start(pare_http *http)
 {
+    const pare_http_options *o = &http->options;
+    const bool tls = o->certificate != NULL;
+    const struct MHD_OptionItem secret[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)o->certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)o->key},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    if (tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return PARE_FAIL(&http->ctx, UNSUPPORTED, "this libmicrohttpd was built without TLS");
     PARE_TRY(listen_on(http));
-    http->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
-        on_request, http, MHD_OPTION_LISTEN_SOCKET, http->listener, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
-        MHD_OPTION_CONNECTION_LIMIT, most_connections(), MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+    http->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+                                        MHD_USE_ITC | (tls ? MHD_USE_TLS : 0u),
+                                    0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET,
+                                    http->listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
+                                    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
+                                    MHD_OPTION_CONNECTION_LIMIT, most_connections(),
+                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+                                    MHD_OPTION_ARRAY, tls ? secret : secret + 2, MHD_OPTION_END);
     if (http->daemon) return PARE_OK;
-    return PARE_FAIL(&http->ctx, IO, "%s port %d: the HTTP library does not start",
-                     http->options.host, http->port);
+    if (tls)
+        return PARE_FAIL(&http->ctx, INPUT,
+                         "the certificate and the key cannot be used; expected PEM, and the key "
+                         "of the certificate");
+    return PARE_FAIL(&http->ctx, IO, "%s port %d: the HTTP library does not start", o->host,
+                     http->port);
 }
 
 pare_status pare_http_open(pare_ctx *ctx, pare_http **out, const pare_http_options *options)

@@ -9,15 +9,19 @@
 typedef struct pare_http pare_http;
 
 typedef struct pare_http_options {
-    const char *host; /* address or name to listen on */
-    int port;         /* 0: any that is free */
-    int64_t limit;    /* bytes of a request's body at most */
+    const char *host;              /* address or name to listen on */
+    int port;                      /* 0: any that is free */
+    int64_t limit;                 /* bytes of a request's body at most */
+    const char *certificate, *key; /* PEM text, with which TLS is spoken; NULL: it is not */
+    /* Is the request taken, whose body has not been read? Else it makes the reply. */
+    bool (*admit)(void *user, pare_exchange *x);
     /* Makes the exchange's reply and calls its done, now or later. */
     void (*handle)(void *user, pare_exchange *x);
     void *user;
 } pare_http_options;
 
-/* PARE_IO: the address cannot be listened on. PARE_UNSUPPORTED: the build has no libmicrohttpd. */
+/* PARE_IO: the address cannot be listened on. PARE_INPUT: certificate and key cannot be used.
+   PARE_UNSUPPORTED: the build has no libmicrohttpd, or that has no TLS. */
 PARE_NODISCARD pare_status pare_http_open(pare_ctx *ctx, pare_http **out,
                                           const pare_http_options *options);
 /* The port that it listens on. */
