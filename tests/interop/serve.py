@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pare serve against Triton's own HTTP client: every endpoint, tensors as JSON and as binary data, what is wrong,
 batches of concurrent clients byte for byte, unloading and SIGTERM under load."""
+import gzip
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import zlib
 
 import numpy as np
 import onnx
@@ -185,6 +187,18 @@ def equal(a, b):
     return a is not None and a.shape == b.shape and (a == b).all() and (a.dtype == b.dtype or b.dtype == object)
 
 
+def accepting(server):
+    """A response is compressed where the client asks for it, and only there."""
+    one = b'{"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}'
+    for name, said, want in (('gzip', 'gzip', 'gzip'), ('list', 'br, deflate;q=0.5 , gzip', 'gzip'),
+                             ('weights', 'gzip;q=0, deflate', 'deflate'), ('none', 'identity', None),
+                             ('longer', 'gzipped, xdeflate', None), ('zero', 'gzip;q=0.0', None)):
+        status, headers, body = server.raw('POST', '/v2/models/same_FP32/infer', one, {'Accept-Encoding': said})
+        text = {'gzip': gzip.decompress, 'deflate': zlib.decompress, None: bytes}[want](body)
+        check(f'accepts_{name}', status == 200 and headers.get('Content-Encoding') == want and
+              json.loads(text)['outputs'][0]['data'] == [1, 2, 3], f'{headers} {body[:100]}')
+
+
 def tensors(server):
     client = server.client()
     for word in TYPES:
@@ -209,6 +223,12 @@ def tensors(server):
     check('mixed', equal(done.as_numpy('sum'), a + b) and equal(done.as_numpy('product'), a * b))
     done = client.async_infer('two', inputs_of({'a': a, 'b': b}, True)).get_result()
     check('async', equal(done.as_numpy('sum'), a + b))
+    for way in 'gzip', 'deflate':
+        a = rng.integers(0, 3, (4, 5000)).astype(np.float32)
+        done = infer(client, 'two', {'a': a, 'b': a}, request_compression_algorithm=way, response_compression_algorithm=way)
+        check(f'compressed_{way}', equal(done.as_numpy('sum'), a + a) and equal(done.as_numpy('product'), a * a))
+        done = infer(client, 'two', {'a': a, 'b': a}, ['sum'], binary=False, request_compression_algorithm=way)
+        check(f'compressed_json_{way}', equal(done.as_numpy('sum'), a + a))
     x = rng.standard_normal((2, 3)).astype(np.float32)
     check('no_samples_axis', equal(infer(client, 'fixed', {'x': x}).as_numpy('y'), np.maximum(x, 0)))
     x = rng.standard_normal((2, 1, 28, 28)).astype(np.float32)
@@ -239,12 +259,11 @@ def wrong(server):
     shared = triton.InferInput('x', [1, 3], 'FP32')
     shared.set_shared_memory('region', 12)
     refuses('shared_memory', 'shared memory is not served', lambda: client.infer('same_FP32', [shared]))
-    refuses('compressed', 'Content-Encoding', lambda: infer(client, 'same_FP32', {'x': x},
-                                                            request_compression_algorithm='gzip'))
     path = '/v2/models/same_FP32/infer'
     one = b'{"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}'
     half = b'{"inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","parameters":{"binary_data_size":12}}]}'
     length = 'Inference-Header-Content-Length'
+    coding, packed = 'Content-Encoding', gzip.compress(one)
     for name, status, args in (
             ('raw_good', 200, ('POST', path, one)),
             ('raw_slash', 404, ('POST', path + '/x', one)),
@@ -258,6 +277,13 @@ def wrong(server):
             ('raw_binary', 200, ('POST', path, half + bytes(12), {length: str(len(half))})),
             ('raw_binary_short', 400, ('POST', path, half + bytes(11), {length: str(len(half))})),
             ('raw_binary_long', 400, ('POST', path, half + bytes(13), {length: str(len(half))})),
+            ('raw_gzip', 200, ('POST', path, packed, {coding: 'gzip'})),
+            ('raw_gzip_cut', 400, ('POST', path, packed[:-1], {coding: 'gzip'})),
+            ('raw_gzip_more', 400, ('POST', path, packed + b'x', {coding: 'gzip'})),
+            ('raw_gzip_plain', 400, ('POST', path, one, {coding: 'gzip'})),
+            ('raw_gzip_empty', 400, ('POST', path, b'', {coding: 'gzip'})),
+            ('raw_zlib_plain', 400, ('POST', path, packed, {coding: 'deflate'})),
+            ('raw_coding', 501, ('POST', path, packed, {coding: 'br'})),
             ('raw_unknown', 404, ('GET', '/v1/models')),
             ('raw_put', 405, ('PUT', '/v2/health/live', b'x'))):
         got, headers, body = server.raw(*args)
@@ -349,9 +375,9 @@ def together(server, samples, threads, model='mlp'):
     results = [None] * len(samples)
 
     def work(first):
-        client = server.client()
-        for i in range(first, len(samples), threads):
-            results[i] = infer(client, model, {'input': samples[i]}).as_numpy('logits').tobytes()
+        with server.client() as client:
+            for i in range(first, len(samples), threads):
+                results[i] = infer(client, model, {'input': samples[i]}).as_numpy('logits').tobytes()
     workers = [threading.Thread(target=work, args=(t,)) for t in range(threads)]
     for w in workers:
         w.start()
@@ -407,12 +433,12 @@ def loading(server, folder):
     stop = threading.Event()
 
     def work():
-        own = server.client()
-        while not stop.is_set():
-            try:
-                infer(own, 'mlp', {'input': np.zeros((1, 1, 28, 28), np.float32)})
-            except InferenceServerException as error:
-                lost.append(str(error))
+        with server.client() as own:
+            while not stop.is_set():
+                try:
+                    infer(own, 'mlp', {'input': np.zeros((1, 1, 28, 28), np.float32)})
+                except InferenceServerException as error:
+                    lost.append(str(error))
     workers = [threading.Thread(target=work) for _ in range(4)]
     for w in workers:
         w.start()
@@ -430,6 +456,8 @@ def limits(folder):
     refuses('too_large', '10000 bytes', lambda: infer(server.client(), 'mlp', {'input': x}))
     got, _, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 20000, {'Expect': '100-continue'})
     check('too_large_expected', got == 413 and b'error' in body, f'{got} {body}')
+    got, _, body = server.raw('POST', '/v2/models/mlp/infer', gzip.compress(bytes(1 << 20)), {'Content-Encoding': 'gzip'})
+    check('too_large_unpacked', got == 400 and b'once it is unpacked' in body, f'{got} {body}')
     y = infer(server.client(), 'mlp', {'input': x[:1]}).as_numpy('logits')
     check('after_too_large', y.shape == (1, 10))
     check('stops', server.stop() == 0)
@@ -437,15 +465,15 @@ def limits(folder):
     shed, answered, lock = [], [], threading.Lock()
 
     def work():
-        client = server.client()
-        for _ in range(8):
-            try:
-                infer(client, 'vit', {'input': x[:1]})
-                with lock:
-                    answered.append(1)
-            except InferenceServerException as error:
-                with lock:
-                    shed.append(error)
+        with server.client() as client:
+            for _ in range(8):
+                try:
+                    infer(client, 'vit', {'input': x[:1]})
+                    with lock:
+                        answered.append(1)
+                except InferenceServerException as error:
+                    with lock:
+                        shed.append(error)
     workers = [threading.Thread(target=work) for _ in range(16)]
     for w in workers:
         w.start()
@@ -487,18 +515,18 @@ def drain():
         want = infer(server.client(), 'mlp', {'input': x}).as_numpy('logits').tobytes()
 
         def work(t):
-            client = server.client()
-            while True:
-                try:
-                    got = infer(client, 'mlp', {'input': x}).as_numpy('logits').tobytes()
-                except ConnectionRefusedError:
-                    return  # the server takes no new connections
-                except Exception as error:  # whatever the client library raises is a lost request
-                    broken.append(repr(error))
-                    return
-                counts[t] += 1
-                if got != want:
-                    broken.append('another result')
+            with server.client() as client:
+                while True:
+                    try:
+                        got = infer(client, 'mlp', {'input': x}).as_numpy('logits').tobytes()
+                    except ConnectionRefusedError:
+                        return  # the server takes no new connections
+                    except Exception as error:  # whatever the client library raises is a lost request
+                        broken.append(repr(error))
+                        return
+                    counts[t] += 1
+                    if got != want:
+                        broken.append('another result')
         workers = [threading.Thread(target=work, args=(t,)) for t in range(6)]
         for w in workers:
             w.start()
@@ -515,6 +543,7 @@ with tempfile.TemporaryDirectory() as made:
     main = Server(made)
     endpoints(main)
     tensors(main)
+    accepting(main)
     wrong(main)
     mixing(main)
     loading(main, made)

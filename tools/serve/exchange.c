@@ -56,6 +56,7 @@ static void put_json(pare_exchange *x, int code, json_t *json)
     json_decref(json);
     free(x->reply.body); /* of a response that could not be finished */
     x->reply.json_bytes = 0;
+    x->reply.encoding = NULL;
     x->reply.code = text ? code : PARE_HTTP_UNAVAILABLE;
     x->reply.type = "application/json";
     x->reply.body = text;

@@ -22,13 +22,13 @@ enum {
 };
 
 typedef struct pare_reply {
-    int code;          /* 0: not made yet */
-    const char *type;  /* of the body */
-    char *body;        /* from malloc, the transport frees it; NULL: none */
-    size_t bytes;      /* of the body */
-    size_t json_bytes; /* of the JSON before binary data; 0: there are no binary data */
-    int retry_after;   /* seconds; 0: not said */
-    const char *allow; /* methods, with PARE_HTTP_NOT_ALLOWED */
+    int code;                    /* 0: not made yet */
+    const char *type, *encoding; /* of the body; encoding NULL: it is as it is */
+    char *body;                  /* from malloc, the transport frees it; NULL: none */
+    size_t bytes;                /* of the body */
+    size_t json_bytes;           /* of the JSON before binary data; 0: there are no binary data */
+    int retry_after;             /* seconds; 0: not said */
+    const char *allow;           /* methods, with PARE_HTTP_NOT_ALLOWED */
 } pare_reply;
 
 typedef struct pare_exchange pare_exchange;
@@ -38,7 +38,8 @@ struct pare_exchange {
     const char *method, *path;
     const char *json_bytes; /* the header Inference-Header-Content-Length; NULL: not given */
     const char *encoding;   /* Content-Encoding; NULL: not given */
-    const char *authorization;
+    const char *accept_encoding, *authorization;
+    size_t limit;     /* bytes that the body may have once it is unpacked */
     const char *body; /* 64-byte aligned behind the JSON that json_bytes tells of */
     size_t bytes;     /* of the body */
     pare_reply reply;

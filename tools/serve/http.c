@@ -108,6 +108,8 @@ static request *request_new(pare_http *http, struct MHD_Connection *connection, 
     q->x.path = pare_arena_strdup(&q->x.arena, url);
     q->x.json_bytes = header(q, "Inference-Header-Content-Length");
     q->x.encoding = header(q, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    q->x.accept_encoding = header(q, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    q->x.limit = (size_t)http->options.limit;
     q->x.authorization = header(q, MHD_HTTP_HEADER_AUTHORIZATION);
     q->from = (ALIGN - announced(q, "Inference-Header-Content-Length") % ALIGN) % ALIGN;
     if (q->x.method && q->x.path) return q;
@@ -144,6 +146,8 @@ static struct MHD_Response *response_new(request *q)
     if (!response) return NULL;
     r->body = NULL; /* it is the response's */
     if (r->type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, r->type);
+    if (r->encoding)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, r->encoding);
     if (r->code == PARE_HTTP_UNAUTHORIZED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (r->allow) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, r->allow);

@@ -2,6 +2,7 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
+#include "tools/serve/encoding.h"
 
 #include <errno.h>
 #include <math.h>
@@ -197,9 +198,7 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
     job->served = served;
     job->x = x;
     job->job.queued = pare_seconds();
-    if (x->encoding && *x->encoding && strcmp(x->encoding, "identity") != 0)
-        return PARE_FAIL(&x->ctx, UNSUPPORTED, "Content-Encoding is '%s', only identity is served",
-                         x->encoding);
+    PARE_TRY(pare_encoding_decode(x));
     PARE_TRY(json_bytes(x, &json));
     PARE_TRY(pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
     PARE_TRY(match_inputs(job));
