@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare serve: models for those who ask over HTTP. */
 #include "formats/file.h"
+#include "formats/json.h"
 #include "runtime/base/clock.h"
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
@@ -166,28 +167,37 @@ static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
         pare_served_stats stats;
         pare_served_stats_read(&all[i]->stats, &stats);
         json_array_append_new(
-            list, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "name", all[i]->name, "version",
-                            (json_int_t)all[i]->options.version, "answered",
-                            (json_int_t)stats.stage[PARE_STAGE_REQUEST].count, "failed",
-                            (json_int_t)stats.failed.count, "shed", (json_int_t)stats.shed,
-                            "samples", (json_int_t)stats.rows, "runs", (json_int_t)stats.runs));
+            list,
+            json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "name", pare_json_text(all[i]->name),
+                      "version", (json_int_t)all[i]->options.version, "answered",
+                      (json_int_t)stats.stage[PARE_STAGE_REQUEST].count, "failed",
+                      (json_int_t)stats.failed.count, "shed", (json_int_t)stats.shed, "samples",
+                      (json_int_t)stats.rows, "runs", (json_int_t)stats.runs));
         pare_served_release(all[i]);
     }
     pare_free(all);
     return PARE_OK;
 }
 
-/* Until a signal asks for the end; then requests that have come are answered. */
-static pare_status serve(pare_tool *tool, const serve_options *o, server *s)
+/* Answers what has come. */
+static void drain(pare_tool *tool, server *s)
 {
-    const double start = pare_seconds();
-    PARE_TRY(say_address(tool, o, s));
-    await_signal(tool->ctx);
     tool->ctx->interrupted = NULL; /* it was asked to end, and does */
     pare_log(tool->ctx, PARE_LOG_INFO, "no new connections; answering what has come");
     __atomic_store_n(&s->api.draining, true, __ATOMIC_RELEASE);
+    if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
+        pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
     pare_http_drain(s->http);
-    return note_facts(tool, s, pare_seconds() - start);
+}
+
+/* Until a signal asks for the end. */
+static pare_status serve(pare_tool *tool, const serve_options *o, server *s)
+{
+    const double start = pare_seconds();
+    const pare_status st = say_address(tool, o, s);
+    if (st == PARE_OK) await_signal(tool->ctx);
+    drain(tool, s);
+    return st == PARE_OK ? note_facts(tool, s, pare_seconds() - start) : st;
 }
 
 static pare_status run(pare_tool *tool, const void *options)

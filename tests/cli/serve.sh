@@ -109,6 +109,25 @@ kill -INT "$server"
 wait "$server"
 [ $? = 0 ] && has '"answered": 1' facts.json && pass facts || fail facts "$(cat .test.served facts.json)"
 
+if [ -w /dev/full ]; then
+    "$pare" serve "$zoo/mlp.onnx" --port 0 >/dev/full 2>.test.err
+    [ $? = 1 ] && has 'standard output' .test.err && pass nobody_listens || fail nobody_listens "$(cat .test.err)"
+fi
+
+# --- a queue that is full, and the end while a request waits for others ---
+starts "$zoo/mlp.onnx" --max-queue 1 --max-delay 60000000
+curl -s -o .test.waiting -w '%{http_code}' --max-time 60 "$url/v2/models/mlp/infer" -d @body.json >.test.code &
+waiting=$!
+for i in $(seq 1 100); do
+    curl -s "$url/metrics" | grep -q 'pare_waiting_requests{.*} 1$' && break
+    sleep 0.1
+done
+asks queue_full 503 '{"error":' -D .test.headers "$url/v2/models/mlp/infer" -d @body.json
+has 'Retry-After: 1' .test.headers && pass queue_full_after || fail queue_full_after "$(cat .test.headers)"
+ends && pass queue_end || fail queue_end "$(cat .test.served)"
+wait $waiting
+[ "$(cat .test.code)" = 200 ] && has '"shape":[1,10]' .test.waiting && pass queue_answered || fail queue_answered "$(cat .test.code)"
+
 # --- a token ---
 echo 'secret-word' >token
 echo 'two words' >words

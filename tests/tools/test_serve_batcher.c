@@ -154,7 +154,7 @@ static void a_delay_lets_a_batch_fill(void **state)
     assert_true(pare_batcher_choose(l.batcher, 11.25, &batch, &until));
     HOLDS(&l, batch.jobs, 3);
     add_plain(&l, 0, 1, 12);
-    pare_batcher_close(l.batcher); /* no one waits for others any more */
+    pare_batcher_hurry(l.batcher); /* no one waits for others any more */
     assert_true(pare_batcher_choose(l.batcher, 12, &batch, &until));
     HOLDS(&l, batch.jobs, 4);
     pare_batcher_free(l.batcher);

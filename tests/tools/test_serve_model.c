@@ -3,6 +3,7 @@
    loading and unloading while requests are under way. */
 #include "tests/warnings.h"
 #include "tools/serve/api.h"
+#include "tools/serve/infer_job.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -278,10 +279,10 @@ static void timeouts_and_full_queues_are_told(void **state)
     desk *d = *state;
     ask *asked[8];
     int shed = 0, late = 0;
-    pare_serve_config config = config_of(64, 200000, 1);
+    pare_serve_config config = config_of(64, 5000000, 1);
     const char *const paths[] = {"datasets/zoo/mlp.onnx"};
     config.queue = 4;
-    config.timeout = 1000; /* shorter than the delay */
+    config.timeout = 300000; /* shorter than the delay, longer than asking takes */
     desk_open(d, paths, 1, &config);
     for (int i = 0; i < 8; i++) asked[i] = send_images(d, 1, 1);
     for (int i = 0; i < 8; i++) {
@@ -293,6 +294,56 @@ static void timeouts_and_full_queues_are_told(void **state)
         forget(asked[i]);
     }
     assert_true(shed >= 1 && late >= 4 && shed + late == 8);
+}
+
+/* What config.pbtxt and the request say of order and patience. */
+static void priorities_and_timeouts_are_those_asked_for(void **state)
+{
+    static const struct {
+        const char *parameters;
+        bool own_timeout;
+        int64_t priority, timeout; /* timeout: microseconds, 0: none */
+    } cases[] = {
+        {"{}", true, 2, 7000000},
+        {"{\"priority\": 1}", true, 1, 7000000},
+        {"{\"priority\": 9, \"timeout\": 2000000}", true, 3, 2000000},
+        {"{\"priority\": 3, \"timeout\": 2000000}", false, 3, 7000000},
+    };
+    desk *d = *state;
+    const char *const paths[] = {"datasets/zoo/mlp.onnx"};
+    pare_serve_config config = config_of(32, 0, 1);
+    pare_served *s;
+    config.levels = 3;
+    config.level = 2;
+    config.timeout = 7000000;
+    desk_open(d, paths, 1, &config);
+    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, "mlp", 1), PARE_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static float pixels[28 * 28];
+        char json[512], body[512 + sizeof pixels];
+        pare_exchange x;
+        pare_infer_job *job;
+        const int n = snprintf(json, sizeof json,
+                               "{\"parameters\": %s, \"inputs\": [{\"name\": \"input\", \"shape\": "
+                               "[1, 1, 28, 28], \"datatype\": \"FP32\", \"parameters\": "
+                               "{\"binary_data_size\": %zu}}]}",
+                               cases[i].parameters, sizeof pixels);
+        memcpy(body, json, (size_t)n);
+        memcpy(body + n, pixels, sizeof pixels);
+        pare_exchange_init(&x, &d->ctx);
+        x.body = body;
+        x.bytes = (size_t)n + sizeof pixels;
+        x.json_bytes = pare_arena_printf(&x.arena, "%d", n);
+        s->options.config.own_timeout = cases[i].own_timeout;
+        if (pare_infer_job_new(&job, s, &x, NULL) != PARE_OK) fail_msg("%s", x.ctx.message);
+        assert_int_equal(job->job.priority, cases[i].priority);
+        const double patience = job->job.deadline - job->job.queued;
+        assert_true(patience > 1e-6 * (double)cases[i].timeout - 1e-3 &&
+                    patience < 1e-6 * (double)cases[i].timeout + 1e-3);
+        pare_infer_job_release(job);
+        pare_exchange_free(&x);
+    }
+    pare_served_release(s);
 }
 
 /* --- a repository --- */
@@ -410,6 +461,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_requests_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, setup, teardown),
         cmocka_unit_test_setup_teardown(timeouts_and_full_queues_are_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(priorities_and_timeouts_are_those_asked_for, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(versions_are_chosen, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_outside_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(unloading_loses_no_request, setup, teardown),

@@ -14,7 +14,7 @@ struct pare_batcher {
     /* under the lock */
     pare_job *first, *last;
     int64_t waiting, hurried; /* hurried: those with a deadline */
-    bool closed;
+    bool hurry, closed;
 };
 
 pare_status pare_batcher_new(pare_ctx *ctx, pare_batcher **out, const pare_batcher_options *options)
@@ -154,7 +154,7 @@ static bool choose(pare_batcher *b, double now, pare_jobs *out, double *until)
         const prospect p = look(b);
         if (p.preferred)
             gather(b, p.preferred, out);
-        else if (p.full || b->closed || now >= p.oldest + b->options.delay)
+        else if (p.full || b->hurry || now >= p.oldest + b->options.delay)
             gather(b, p.rows, out);
         else
             *until = fmin(p.oldest + b->options.delay, next_deadline(b));
@@ -208,10 +208,18 @@ bool pare_batcher_take(pare_batcher *b, pare_jobs *out)
     return found;
 }
 
+void pare_batcher_hurry(pare_batcher *b)
+{
+    (void)pthread_mutex_lock(&b->lock);
+    b->hurry = true;
+    (void)pthread_cond_broadcast(&b->changed);
+    (void)pthread_mutex_unlock(&b->lock);
+}
+
 void pare_batcher_close(pare_batcher *b)
 {
     (void)pthread_mutex_lock(&b->lock);
-    b->closed = true;
+    b->hurry = b->closed = true;
     (void)pthread_cond_broadcast(&b->changed);
     (void)pthread_mutex_unlock(&b->lock);
 }

@@ -47,6 +47,8 @@ bool pare_batcher_take(pare_batcher *batcher, pare_jobs *out);
 /* What take would hand out at this time; false: it would wait until *until (INFINITY: for the next
    push). */
 bool pare_batcher_choose(pare_batcher *batcher, double now, pare_jobs *out, double *until);
+/* From now on no request waits for others. */
+void pare_batcher_hurry(pare_batcher *batcher);
 /* Lets those who take end when nothing waits any more, and no request wait for others. */
 void pare_batcher_close(pare_batcher *batcher);
 /* Requests that wait. */

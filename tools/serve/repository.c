@@ -389,6 +389,19 @@ json_t *pare_repository_versions(pare_repository *r, const char *name)
     return list;
 }
 
+pare_status pare_repository_hurry(pare_repository *r, pare_ctx *ctx)
+{
+    pare_served **all;
+    int count;
+    PARE_TRY(pare_repository_all(r, ctx, &all, &count));
+    for (int i = 0; i < count; i++) {
+        pare_batcher_hurry(all[i]->batcher);
+        pare_served_release(all[i]);
+    }
+    pare_free(all);
+    return PARE_OK;
+}
+
 pare_status pare_repository_all(pare_repository *r, pare_ctx *ctx, pare_served ***out, int *count)
 {
     size_t all = 0;

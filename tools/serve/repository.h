@@ -35,6 +35,8 @@ PARE_NODISCARD pare_status pare_repository_load(pare_repository *repository, par
 /* Serves the model no more; requests that it has are answered. */
 PARE_NODISCARD pare_status pare_repository_unload(pare_repository *repository, pare_ctx *ctx,
                                                   const char *name);
+/* From now on no request waits for others to make a batch. */
+PARE_NODISCARD pare_status pare_repository_hurry(pare_repository *repository, pare_ctx *ctx);
 /* Does it by a thread of the repository's. */
 void pare_repository_later(pare_repository *repository, pare_task *task, void (*work)(void *user),
                            void *user);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/serve/stats.h"
 
+#include "formats/json.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -134,10 +136,11 @@ json_t *pare_served_stats_json(pare_served_stats *s, const char *name, int64_t v
     snprintf(text, sizeof text, "%lld", (long long)version);
     (void)pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->size_count; i++) json_array_append_new(sizes, size_json(&s->size[i]));
-    json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "name", name, "version", text,
-                             "last_inference", (json_int_t)(s->last * 1e3), "inference_count",
-                             (json_int_t)s->rows, "execution_count", (json_int_t)s->runs,
-                             "inference_stats", requests_json(s), "batch_stats", sizes);
+    json_t *json =
+        json_pack("{s:o, s:s, s:I, s:I, s:I, s:o, s:o}", "name", pare_json_text(name), "version",
+                  text, "last_inference", (json_int_t)(s->last * 1e3), "inference_count",
+                  (json_int_t)s->rows, "execution_count", (json_int_t)s->runs, "inference_stats",
+                  requests_json(s), "batch_stats", sizes);
     (void)pthread_mutex_unlock(&s->lock);
     return json;
 }
