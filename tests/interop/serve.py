@@ -43,7 +43,7 @@ class Server:
         if not self.url:
             why = self.process.stderr.read().strip()
             if 'no HTTP library' in why:
-                report('SKIP', 'serve', why)
+                report('SKIP', 'serve', why.splitlines()[-1])
                 sys.exit(0)
             raise RuntimeError(why)
 
