@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pare serve against Triton's own HTTP client: every endpoint, tensors as JSON and as binary data, what is wrong,
 batches of concurrent clients byte for byte, unloading and SIGTERM under load."""
+import atexit
 import gzip
 import json
 import os
@@ -39,6 +40,7 @@ class Server:
     def __init__(self, *words):
         self.process = subprocess.Popen([PARE, 'serve', '--port', '0', *map(str, words)],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # does nothing to one that has ended
         self.url = self.process.stdout.readline().strip().removeprefix('http://')
         if not self.url:
             why = self.process.stderr.read().strip()
