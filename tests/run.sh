@@ -13,7 +13,8 @@
 #                   a folder of the test; where it is not set no daemon is installed
 # PARE_TEST_BROWSER=1 look at reports in a browser, too: installs Chromium; where it is not set none is
 #                   installed, and one that is there already serves
-# PARE_PYTHON=FILE  a Python with onnx 1.20.1, onnxruntime, numpy and h5py; else build/venv is made
+# PARE_PYTHON=FILE  a Python with onnx 1.20.1, onnxruntime, numpy and h5py, and tritonclient
+#                   for tests of the server; else build/venv is made
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/packages.sh
@@ -88,11 +89,13 @@ python_ready() {
             return 1
         }
     fi
-    "$python" -c 'import onnx, onnxruntime, numpy, h5py' 2>/dev/null && return 0
-    "$python" -m pip install -q onnx==1.20.1 onnxruntime numpy h5py >"$log/pip.log" 2>&1 || {
+    "$python" -c 'import onnx, onnxruntime, numpy, h5py' 2>/dev/null ||
+        "$python" -m pip install -q onnx==1.20.1 onnxruntime numpy h5py >"$log/pip.log" 2>&1 || {
         why="pip: $(grep -v '^$' "$log/pip.log" | tail -1 | cut -c1-200)"
         return 1
     }
+    [ -n "${PARE_PYTHON:-}" ] || "$python" -c 'import tritonclient.http' 2>/dev/null ||
+        "$python" -m pip install -q 'tritonclient[http]' >>"$log/pip.log" 2>&1 || true # its test says so
 }
 
 stage_release() {
@@ -126,6 +129,7 @@ fuzz_runs() {
     fuzz_chunks) echo 50000 ;;
     fuzz_onnx) echo 45000 ;;
     fuzz_ranges) echo 600 ;;
+    fuzz_serve) echo 500000 ;;
     fuzz_text) echo 7000 ;;
     fuzz_zoo) echo 100000 ;;
     *) echo 20000 ;;

@@ -126,6 +126,7 @@ static const struct row {
     {"zoo", "best[]", "model:string"},
     {"zoo", "diff.regressions[]", FINDING_KEYS},
     {"zoo", "diff.improvements[]", FINDING_KEYS},
+    {"serve", "", "models:array seconds:number"},
     {"report", "", "comparisons:array"},
     {"report", "comparisons[]", "models:array data?object"},
     {"report", "comparisons[].data", DATA_KEYS},

@@ -89,14 +89,13 @@ static pare_status non_zero_run(const pare_call *c)
         bool zero = pare_ref_get(x, pare_ref_offset(x, index)) == 0;
         if (zero) continue;
         if (found == y->dim[1])
-            return PARE_FAIL_NODE(c->node, INPUT,
-                                  "more elements are not zero than were planned for");
+            return PARE_FAIL_CALL(c, INPUT, "more elements are not zero than were planned for");
         for (int i = 0; i < x->rank; i++)
             pare_ref_set_int(y, i * y->stride[0] + found * y->stride[1], index[i]);
         found++;
     } while (pare_ref_next(x, index));
     if (found != y->dim[1])
-        return PARE_FAIL_NODE(c->node, INPUT, "fewer elements are not zero than were planned for");
+        return PARE_FAIL_CALL(c, INPUT, "fewer elements are not zero than were planned for");
     return PARE_OK;
 }
 

@@ -10,8 +10,8 @@
 static pare_status check_index(const pare_call *c, int64_t *i, int64_t n)
 {
     if (*i < -n || *i >= n)
-        return PARE_FAIL_NODE(c->node, INPUT,
-                              "index %" PRId64 " is outside an axis of length %" PRId64, *i, n);
+        return PARE_FAIL_CALL(c, INPUT, "index %" PRId64 " is outside an axis of length %" PRId64,
+                              *i, n);
     if (*i < 0) *i += n;
     return PARE_OK;
 }
@@ -297,7 +297,7 @@ static pare_status write_index(const pare_call *c, int64_t b, int64_t *out)
         return PARE_OK;
     }
     if (i >= 0 && i <= length - written) return PARE_OK;
-    return PARE_FAIL_NODE(c->node, INPUT,
+    return PARE_FAIL_CALL(c, INPUT,
                           "%" PRId64 " places from write index %" PRId64
                           " on do not fit into a cache of %" PRId64 " ('%s')",
                           written, i, length, c->node->in[0]->name);

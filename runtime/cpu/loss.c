@@ -149,7 +149,7 @@ static pare_status label_of(const pare_call *c, int64_t row, int64_t *out)
     if (c->in_count > 1 && c->in[1].dtype) {
         *out = pare_ref_get_int(&c->in[1], row * c->in[1].stride[0]);
         if (*out >= 0 && *out < classes) return PARE_OK;
-        return PARE_FAIL_NODE(c->node, INPUT,
+        return PARE_FAIL_CALL(c, INPUT,
                               "label %" PRId64 " of sample %" PRId64 " is outside the %" PRId64
                               " classes of '%s'",
                               *out, row, classes, c->node->in[0]->name);

@@ -88,9 +88,8 @@ static pare_status reverse_sequence_run(const pare_call *c)
     do {
         int64_t n = pare_ref_get_int(&c->in[1], index[batch]), t = index[time];
         if (n < 0 || n > x->dim[time])
-            return PARE_FAIL_NODE(c->node, INPUT,
-                                  "a length of %" PRId64 " is outside [0, %" PRId64 "]", n,
-                                  x->dim[time]);
+            return PARE_FAIL_CALL(c, INPUT, "a length of %" PRId64 " is outside [0, %" PRId64 "]",
+                                  n, x->dim[time]);
         int64_t from = pare_ref_offset(x, index) + ((t < n ? n - 1 - t : t) - t) * x->stride[time];
         memcpy(pare_ref_at(y, pare_ref_offset(y, index)), pare_ref_at(x, from), bytes);
     } while (pare_ref_next(y, index));

@@ -79,7 +79,7 @@ static pare_status bernoulli_run(const pare_call *c)
     for (int64_t i = 0; i < n; i++) {
         const double p = pare_ref_get(x, i);
         if (!(p >= 0 && p <= 1))
-            return PARE_FAIL_NODE(c->node, INPUT, "'%s' holds %g, which is no probability",
+            return PARE_FAIL_CALL(c, INPUT, "'%s' holds %g, which is no probability",
                                   c->node->in[0]->name, p);
     }
 #pragma omp parallel for num_threads(threads_for(c, n)) schedule(static)
@@ -114,7 +114,7 @@ static pare_status multinomial_run(const pare_call *c)
         for (int64_t k = 0; k < x->dim[1]; k++)
             sum += exp(pare_ref_get(x, row + k * x->stride[1]) - top);
         if (!isfinite(sum))
-            return PARE_FAIL_NODE(c->node, INPUT, "'%s' holds no logarithms of probabilities",
+            return PARE_FAIL_CALL(c, INPUT, "'%s' holds no logarithms of probabilities",
                                   c->node->in[0]->name);
 #pragma omp parallel for num_threads(threads_for(c, samples)) schedule(static)
         for (int64_t s = 0; s < samples; s++)

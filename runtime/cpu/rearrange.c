@@ -95,10 +95,9 @@ static pare_status max_unpool_run(const pare_call *c)
         const int64_t to = pare_ref_get_int(&c->in[1], i);
         int64_t index[PARE_MAX_RANK];
         if (to < 0 || to >= count)
-            return PARE_FAIL_NODE(c->node, INPUT,
-                                  "index %" PRId64 " in '%s' is outside an output of %" PRId64
-                                  " elements",
-                                  to, c->node->in[1]->name, count);
+            return PARE_FAIL_CALL(
+                c, INPUT, "index %" PRId64 " in '%s' is outside an output of %" PRId64 " elements",
+                to, c->node->in[1]->name, count);
         split(to, s->dim, s->rank, index);
         pare_ref_set(y, pare_ref_offset(y, index), pare_ref_get(x, i));
     }

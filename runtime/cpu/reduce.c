@@ -129,7 +129,7 @@ static pare_status axes_now(const pare_call *c, const reduce *r, pare_reduce *ou
     if (r->known) return PARE_OK;
     const pare_view *list = &c->in[1];
     if (pare_view_count(list) > 0) do {
-            if (count == PARE_MAX_RANK) return PARE_FAIL_NODE(c->node, INPUT, "too many axes");
+            if (count == PARE_MAX_RANK) return PARE_FAIL_CALL(c, INPUT, "too many axes");
             axes[count++] = pare_ref_get_int(list, pare_ref_offset(list, index));
         } while (pare_ref_next(list, index));
     return pare_reduce_set(c->node, axes, count, c->in[0].rank, out);
@@ -385,8 +385,7 @@ static pare_status arg_run(const pare_call *c)
     pare_ref_split(&c->in[0], flag, &kept, &lane);
     if (a->keepdims) pare_ref_split(&c->out[0], flag, &out, &ones);
     if (pare_view_count(&out) == 0) return PARE_OK;
-    if (lane.dim[0] == 0)
-        return PARE_FAIL_NODE(c->node, INPUT, "there is no extreme of an empty axis");
+    if (lane.dim[0] == 0) return PARE_FAIL_CALL(c, INPUT, "there is no extreme of an empty axis");
     do
         pare_ref_set_int(&out, pare_ref_offset(&out, index),
                          arg_one(&lane, pare_ref_offset(&kept, index), a));

@@ -206,7 +206,7 @@ static pare_status roi_align_run(const pare_call *c)
     for (int64_t n = 0; n < boxes; n++) {
         const int64_t batch = pare_ref_get_int(&c->in[2], n);
         if (batch < 0 || batch >= c->in[0].dim[0])
-            return PARE_FAIL_NODE(c->node, INPUT,
+            return PARE_FAIL_CALL(c, INPUT,
                                   "batch index %" PRId64 " in '%s' is outside %" PRId64 " pictures",
                                   batch, c->node->in[2]->name, c->in[0].dim[0]);
     }

@@ -38,7 +38,7 @@ static pare_status rotary_check(const pare_call *c)
     do {
         const int64_t i = pare_ref_get_int(at, pare_ref_offset(at, index));
         if (i < 0 || i >= c->in[1].dim[0])
-            return PARE_FAIL_NODE(c->node, INPUT,
+            return PARE_FAIL_CALL(c, INPUT,
                                   "position %" PRId64 " in '%s' is outside the %" PRId64 " of '%s'",
                                   i, c->node->in[3]->name, c->in[1].dim[0], c->node->in[1]->name);
     } while (pare_ref_next(at, index));

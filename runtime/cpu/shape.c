@@ -89,10 +89,10 @@ static pare_status dropout_run(const pare_call *c)
     bool training = c->in_count > 2 && c->in[2].dtype && pare_ref_get_int(&c->in[2], 0);
     double ratio = c->in_count > 1 && c->in[1].dtype ? pare_ref_get(&c->in[1], 0) : 0.5;
     if (training && !(ratio >= 0 && ratio <= 1))
-        return PARE_FAIL_NODE(c->node, INPUT, "ratio is %g, which is no probability", ratio);
+        return PARE_FAIL_CALL(c, INPUT, "ratio is %g, which is no probability", ratio);
     if (training && ratio != 0) {
         if (!pare_type_is_float(c->in[0].dtype))
-            return PARE_FAIL_NODE(c->node, INPUT, "'%s' has type %s, expected floats",
+            return PARE_FAIL_CALL(c, INPUT, "'%s' has type %s, expected floats",
                                   c->node->in[0]->name, pare_type(c->in[0].dtype)->name);
         dropout_draw(c, ratio);
         return PARE_OK;
@@ -170,7 +170,7 @@ static pare_status gather_run(const pare_call *c)
     for (int64_t t = 0; t < outer * count; t++) {
         int64_t i = pare_ref_get_int(at, t % count);
         if (i < -n || i >= n)
-            return PARE_FAIL_NODE(c->node, INPUT,
+            return PARE_FAIL_CALL(c, INPUT,
                                   "index %" PRId64 " is outside an axis of length %" PRId64, i, n);
         if (i < 0) i += n;
         void *to = pare_ref_at(dx, (t / count * n + i) * inner);

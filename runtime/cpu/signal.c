@@ -217,7 +217,7 @@ static pare_status mel_weight_matrix_run(const pare_call *c)
         const int64_t left = mel_bin(c, band), top = mel_bin(c, band + 1);
         const int64_t right = mel_bin(c, band + 2), at = band * y->stride[1];
         if (left < 0 || top < left || right < top || top >= y->dim[0] || right > y->dim[0])
-            return PARE_FAIL_NODE(c->node, INPUT,
+            return PARE_FAIL_CALL(c, INPUT,
                                   "band %" PRId64 " from %g to %g Hz lies outside the %" PRId64
                                   " bins of the spectrum",
                                   band, pare_ref_get(&c->in[3], 0), pare_ref_get(&c->in[4], 0),

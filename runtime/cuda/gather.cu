@@ -335,10 +335,9 @@ static pare_status index_fault(const pare_call *c, const pare_cuda_axes *axes, i
 {
     char text[256];
     if (axes->count == 1)
-        return PARE_FAIL_NODE(c->node, INPUT,
-                              "index %" PRId64 " is outside an axis of length %" PRId64, value,
-                              axes->n[0]);
-    return PARE_FAIL_NODE(c->node, INPUT, "index %" PRId64 " is outside its axis of '%s' %s", value,
+        return PARE_FAIL_CALL(c, INPUT, "index %" PRId64 " is outside an axis of length %" PRId64,
+                              value, axes->n[0]);
+    return PARE_FAIL_CALL(c, INPUT, "index %" PRId64 " is outside its axis of '%s' %s", value,
                           c->node->in[0]->name,
                           pare_shape_text(&c->node->in[0]->shape, text, sizeof text));
 }
@@ -564,7 +563,7 @@ static pare_status gather_grad_run(const pare_call *c)
 
 static pare_status gather_grad_fault(const pare_call *c, int64_t value)
 {
-    return PARE_FAIL_NODE(c->node, INPUT, "index %" PRId64 " is outside an axis of length %" PRId64,
+    return PARE_FAIL_CALL(c, INPUT, "index %" PRId64 " is outside an axis of length %" PRId64,
                           value, ((const pare_cuda_scattered *)c->state)->n);
 }
 

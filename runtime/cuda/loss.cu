@@ -200,9 +200,8 @@ static pare_status entropy_run(const pare_call *c)
 
 static pare_status entropy_fault(const pare_call *c, int64_t value)
 {
-    return PARE_FAIL_NODE(c->node, INPUT,
-                          "label %" PRId64 " is outside the %" PRId64 " classes of '%s'", value,
-                          c->in[0].dim[c->in[0].rank - 1], c->node->in[0]->name);
+    return PARE_FAIL_CALL(c, INPUT, "label %" PRId64 " is outside the %" PRId64 " classes of '%s'",
+                          value, c->in[0].dim[c->in[0].rank - 1], c->node->in[0]->name);
 }
 
 static const pare_kernel cuda_softmax_kl = {

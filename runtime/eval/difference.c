@@ -2,27 +2,8 @@
 /* How far two models' outputs are apart on the same made-up inputs. */
 #include "runtime/eval/eval.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-/* Integers become 0 and 1 by turns that do not repeat: valid tokens, masks and segments. */
-static void fill_integers(pare_runner *runner)
-{
-    const pare_plan *plan = pare_runner_plan(runner);
-    for (int i = 0; i < pare_plan_input_count(plan); i++) {
-        pare_view view = pare_runner_input(runner, i);
-        const size_t size = (size_t)pare_type(view.dtype)->bits / 8;
-        uint32_t x = 2463534242u + (uint32_t)i; /* xorshift32, Marsaglia 2003 */
-        if (pare_type_is_float(view.dtype) || view.dtype == PARE_string) continue;
-        for (int64_t k = 0; k < pare_view_count(&view); k++) {
-            x ^= x << 13;
-            x ^= x >> 17;
-            x ^= x << 5;
-            ((unsigned char *)view.data)[(size_t)k * size] = x >> 16 & 1; /* little-endian */
-        }
-    }
-}
 
 static pare_status run_one(pare_ctx *ctx, const pare_model *model, const pare_input_shape *shapes,
                            int count, const pare_plan_options *options, bool ones, pare_plan **plan,
@@ -31,7 +12,7 @@ static pare_status run_one(pare_ctx *ctx, const pare_model *model, const pare_in
     PARE_TRY(pare_plan_new(ctx, plan, model, shapes, count, options));
     PARE_TRY(pare_runner_new(ctx, runner, *plan));
     pare_measure_fill(*runner);
-    if (ones) fill_integers(*runner);
+    if (ones) pare_measure_fill_integers(*runner);
     return pare_runner_run(*runner);
 }
 

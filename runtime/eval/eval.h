@@ -101,6 +101,8 @@ void pare_windows_cut(const pare_windows *windows, int first, pare_times *times)
 
 /* Fills the runner's inputs: floats with repeatable values in [0, 1), integers with 0. */
 void pare_measure_fill(pare_runner *runner);
+/* Then makes integers 0 and 1 by turns that do not repeat: valid tokens, masks and segments. */
+void pare_measure_fill_integers(pare_runner *runner);
 
 /* Runs until duration and iterations are both reached (at most 2^24 runs); times add up. */
 PARE_NODISCARD pare_status pare_measure(pare_ctx *ctx, pare_runner *runner,

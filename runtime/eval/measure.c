@@ -34,6 +34,23 @@ void pare_measure_fill(pare_runner *runner)
     }
 }
 
+void pare_measure_fill_integers(pare_runner *runner)
+{
+    const pare_plan *plan = pare_runner_plan(runner);
+    for (int i = 0; i < pare_plan_input_count(plan); i++) {
+        pare_view view = pare_runner_input(runner, i);
+        const size_t size = (size_t)pare_type(view.dtype)->bits / 8;
+        uint32_t x = 2463534242u + (uint32_t)i; /* xorshift32, Marsaglia 2003 */
+        if (pare_type_is_float(view.dtype) || view.dtype == PARE_string) continue;
+        for (int64_t k = 0; k < pare_view_count(&view); k++) {
+            x ^= x << 13;
+            x ^= x >> 17;
+            x ^= x << 5;
+            ((unsigned char *)view.data)[(size_t)k * size] = x >> 16 & 1; /* little-endian */
+        }
+    }
+}
+
 /* Seconds that this process' threads was ready without a core: the second number, nanoseconds,
    of each thread's schedstat (Linux, Documentation/scheduler/sched-stats.rst); 0 where it is not
    kept. */

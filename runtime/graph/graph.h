@@ -272,6 +272,9 @@ const char *pare_node_title(const pare_node *node, char *text, size_t size);
 pare_status pare_fail_node(const pare_node *node, pare_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define PARE_FAIL_NODE(node, code, ...) pare_fail_node((node), PARE_##code, __VA_ARGS__)
+/* The same into a context other than that of the node's model: of one of several that run it. */
+pare_status pare_fail_node_in(pare_ctx *ctx, const pare_node *node, pare_status status,
+                              const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* The one non-constant user of a value that is not a graph output, else NULL. */
 pare_node *pare_value_only_user(const pare_value *value);

@@ -72,15 +72,31 @@ const char *pare_node_title(const pare_node *node, char *text, size_t size)
     return text;
 }
 
-pare_status pare_fail_node(const pare_node *node, pare_status status, const char *format, ...)
+static pare_status fail_node(pare_ctx *ctx, const pare_node *node, pare_status status,
+                             const char *format, va_list args)
 {
     char title[512], fact[1024];
+    vsnprintf(fact, sizeof fact, format, args);
+    return pare_fail(ctx, status, "%s: %s", pare_node_title(node, title, sizeof title), fact);
+}
+
+pare_status pare_fail_node(const pare_node *node, pare_status status, const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    vsnprintf(fact, sizeof fact, format, args);
+    const pare_status st = fail_node(node->graph->model->ctx, node, status, format, args);
     va_end(args);
-    return pare_fail(node->graph->model->ctx, status, "%s: %s",
-                     pare_node_title(node, title, sizeof title), fact);
+    return st;
+}
+
+pare_status pare_fail_node_in(pare_ctx *ctx, const pare_node *node, pare_status status,
+                              const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const pare_status st = fail_node(ctx, node, status, format, args);
+    va_end(args);
+    return st;
 }
 
 /* --- inputs and outputs --- */

@@ -49,6 +49,10 @@ typedef struct pare_call {
     const uint8_t *raw;
 } pare_call;
 
+/* A run fails in the context of its runner, of which several may work side by side. */
+#define PARE_FAIL_CALL(call, code, ...)                                                            \
+    pare_fail_node_in((call)->ctx, (call)->node, PARE_##code, __VA_ARGS__)
+
 /* A wrong value in a tensor (an index outside its axis) cannot stop work that was queued: the
    kernel continues with a harmless value, reads and writes nothing outside its tensors, and lowers
    the number at fault to step << PARE_FAULT_BITS | (value held to 40 bits + PARE_FAULT_ZERO). The

@@ -13,7 +13,7 @@ name=readme
 . "$(dirname "$0")/_lib.sh"
 readme=${README:-$top/README.md}
 samples=${PARE_README_SAMPLES:-256}
-rooms="formats runtime calib quant prune distill tools tests datasets"
+rooms="formats runtime calib quant prune distill tools tools/serve tests datasets"
 
 # --- the documents alone ---
 
@@ -98,6 +98,18 @@ awk '/^```yaml$/ { code = 1; next } /^```/ { code = 0 } code' "$top/tools/README
 PATH=$work/build:$PATH
 export PATH
 
+# serves COMMAND: a server prints its address and ends when it is told to
+serves() {
+    : >.test.out
+    sh -c "exec $1 --port 0" >.test.out 2>.test.err </dev/null &
+    for i_ in $(seq 1 100); do
+        grep -q '^http://' .test.out && break
+        sleep 0.1
+    done
+    kill -TERM $!
+    wait $! && grep -q '^http://' .test.out
+}
+
 # In a block of commands (```sh) every line is one; in another, each line that begins like one. In the
 # table each span of code in the second column is one.
 {
@@ -125,7 +137,15 @@ while read -r line; do
     # shellcheck disable=SC2015 # both end the same
     [ "$samples" != 0 ] && "$pare" "$2" --help 2>/dev/null | grep -q -e ' --samples N' && more=" --samples $samples"
     ran=$((ran + 1))
-    if sh -c "$line$more" >.test.out 2>.test.err </dev/null; then
+    if [ "$2" = serve ]; then
+        if serves "$line"; then
+            pass "command_$number"
+        elif has 'no HTTP library' .test.err; then
+            skip "command_$number" "$line: $(tail -1 .test.err)"
+        else
+            fail "command_$number" "$line: $(tail -1 .test.err)"
+        fi
+    elif sh -c "$line$more" >.test.out 2>.test.err </dev/null; then
         pass "command_$number"
     else
         fail "command_$number" "$line$more: $(grep -v '^warning' .test.err | tail -1)"

@@ -375,6 +375,35 @@ static void types_other_than_floats_are_refused(void **state)
     graph_close(&b.g);
 }
 
+/* A kernel's message is in the context of the replica that ran it, and in no other. */
+static void kernels_fail_in_their_replica(void **state)
+{
+    const int64_t outside[] = {9};
+    graph_case g;
+    pare_plan *plan;
+    pare_replicas *pool;
+    const pare_replicas_options options = {.threads = 2};
+    const pare_batch_work work = {0};
+    (void)state;
+    graph_open(&g, 21);
+    graph_input(&g, "i", PARE_s64, 1, (int64_t[]){1});
+    graph_floats(&g, "table", 1, (int64_t[]){3}, (float[]){1, 2, 3});
+    graph_node(&g, "Gather", "table i", "y");
+    graph_output(&g, "y");
+    pare_plan_options plain = {.threads = 1};
+    assert_int_equal(pare_plan_new(&g.ctx, &plan, g.model, NULL, 0, &plain), PARE_OK);
+    assert_int_equal(pare_replicas_new(&g.ctx, &pool, plan, &options), PARE_OK);
+    pare_replica *one = pare_replicas_at(pool, 1);
+    pare_runner_set_input(one->runner, 0, outside);
+    assert_int_equal(pare_replica_run(one, 0, 1, &work), PARE_INPUT);
+    assert_non_null(strstr(one->ctx.message, "index 9 is outside an axis of length 3"));
+    assert_string_equal(pare_replicas_at(pool, 0)->ctx.message, "");
+    assert_string_equal(g.ctx.message, "");
+    pare_replicas_free(pool);
+    pare_plan_free(plan);
+    graph_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +416,7 @@ int main(void)
         cmocka_unit_test(allocations_fail_cleanly),
         cmocka_unit_test(a_stop_is_obeyed),
         cmocka_unit_test(types_other_than_floats_are_refused),
+        cmocka_unit_test(kernels_fail_in_their_replica),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,12 +78,30 @@ def run(name, *words, status=0):
     if done.returncode != status:
         report('FAIL', name, f'exit {done.returncode}: {done.stderr.strip()}')
         return {}
+    return judge(name, path)
+
+
+def judge(name, path):
+    """Facts of this file, which must be as documented and read by report."""
     facts = json.load(open(path))
     found = facts_problems(facts)
     check(name, not found, '; '.join(found[:3]))
     read = subprocess.run([PARE, 'report', path], capture_output=True, text=True)
     check(f'{name}_read', read.returncode == 0, read.stderr.strip())
     return facts
+
+
+def serve(mlp):
+    """A server writes its facts when it is told to end."""
+    server = subprocess.Popen([PARE, 'serve', mlp, '--port', '0', '--quiet', '--json', 'serve.json'],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if server.stdout.readline():
+        server.terminate()
+        check('serve_ends', server.wait(60) == 0, server.stderr.read())
+        judge('serve', 'serve.json')
+    else:
+        why = server.stderr.read().strip()
+        report('SKIP' if 'no HTTP library' in why else 'FAIL', 'serve', why)
 
 
 def main():
@@ -156,6 +174,7 @@ def main():
         check('bench_shapes', bench.get('shapes') == {'input': [32, 1, 28, 28]})
         for name in ('ops', 'doctor', 'version'):
             run(name, name)
+        serve(mlp)
     finish()
 
 

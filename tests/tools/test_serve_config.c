@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.pbtxt: what is read, what is only warned of, and each thing that can be wrong. */
+#include "tests/warnings.h"
+#include "tools/serve/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+typedef struct desk {
+    pare_ctx ctx;
+    pare_arena arena;
+    pare_serve_config config;
+} desk;
+
+static int setup(void **state)
+{
+    desk *d = calloc(1, sizeof *d);
+    if (!d) return 1;
+    pare_ctx_init(&d->ctx);
+    pare_arena_init(&d->arena, &d->ctx);
+    *state = d;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    desk *d = *state;
+    pare_arena_free(&d->arena);
+    free(d);
+    return 0;
+}
+
+static pare_status parse(desk *d, const char *text)
+{
+    pare_ctx_clear(&d->ctx);
+    hear_warnings(&d->ctx);
+    pare_serve_config_init(&d->config);
+    return pare_serve_config_parse(&d->arena, &d->config, text, strlen(text), "c", "net");
+}
+
+static void parsed(desk *d, const char *text)
+{
+    if (parse(d, text) != PARE_OK) fail_msg("%s", d->ctx.message);
+}
+
+static void every_field_is_read(void **state)
+{
+    desk *d = *state;
+    parsed(d, "# a comment\n"
+              "name: \"net\" platform: 'onnxruntime_' \"onnx\"\n"
+              "default_model_filename: \"net.onnx\"; max_batch_size: 8,\n"
+              "input [ { name: \"x\" data_type: TYPE_FP32 dims: [ 3, -1 ] },\n"
+              "        { name: \"s\", data_type: TYPE_STRING, dims: 1 dims: 2 } ]\n"
+              "output < name: \"y\" data_type: TYPE_INT64 dims: [] >\n"
+              "instance_group [ { count: 2 kind: KIND_CPU }, { } ]\n"
+              "version_policy: { specific: { versions: [1, 3] } }\n"
+              "dynamic_batching {\n"
+              "  preferred_batch_size: [ 8, 2 ] preferred_batch_size: 4\n"
+              "  max_queue_delay_microseconds: 0x64\n"
+              "  priority_levels: 5 default_priority_level: 3\n"
+              "  default_queue_policy { default_timeout_microseconds: 9 max_queue_size: 7\n"
+              "                         allow_timeout_override: true }\n"
+              "}\n");
+    const pare_serve_config *c = &d->config;
+    assert_int_equal(warnings, 0);
+    assert_string_equal(c->file, "net.onnx");
+    assert_true(c->max_batch == 8 && !c->is_auto && c->merge && c->delay == 100);
+    assert_true(c->preferred_count == 3 && c->preferred[0] == 2 && c->preferred[1] == 4 &&
+                c->preferred[2] == 8);
+    assert_true(c->levels == 5 && c->level == 3);
+    assert_true(c->timeout == 9 && c->queue == 7 && c->own_timeout);
+    assert_int_equal(c->instances, 3);
+    assert_true(c->latest == -1 && c->specific_count == 2 && c->specific[1] == 3);
+    assert_true(c->input_count == 2 && c->output_count == 1);
+    assert_string_equal(c->input[0].name, "x");
+    assert_true(c->input[0].dtype == PARE_f32 && c->input[0].shape.rank == 2 &&
+                c->input[0].shape.dim[1] == -1);
+    assert_true(c->input[1].dtype == PARE_string && c->input[1].shape.rank == 2);
+    assert_true(c->output[0].dtype == PARE_s64 && c->output[0].shape.rank == 0);
+}
+
+static void defaults_are_those_of_the_protocol(void **state)
+{
+    desk *d = *state;
+    parsed(d, "");
+    assert_true(d->config.max_batch == 32 && d->config.is_auto && d->config.merge);
+    assert_true(d->config.latest == 1 && d->config.own_timeout && !d->config.timeout);
+    parsed(d, "max_batch_size: 4"); /* batches that clients make, and no others */
+    assert_true(d->config.max_batch == 4 && !d->config.is_auto && !d->config.merge);
+    parsed(d, "max_batch_size: 0");
+    assert_true(!d->config.max_batch && !d->config.merge);
+    parsed(d, "dynamic_batching { }");
+    assert_true(d->config.max_batch == 32 && d->config.merge);
+    parsed(d, "max_batch_size: 4 dynamic_batching { default_queue_policy { } }");
+    assert_false(d->config.own_timeout);
+    parsed(d, "version_policy { all { } }");
+    assert_int_equal(d->config.latest, 0);
+    parsed(d, "version_policy: { latest { num_versions: 2 } }");
+    assert_int_equal(d->config.latest, 2);
+}
+
+static void what_is_not_read_is_warned_of(void **state)
+{
+    desk *d = *state;
+    parsed(d, "parameters { key: \"a\" }");
+    assert_int_equal(warnings, 1);
+    assert_string_equal(warning, "c: 'parameters' is not read");
+    parsed(d, "dynamic_batching { preserve_ordering: true priority_queue_policy { } }");
+    assert_string_equal(warning, "c: 'dynamic_batching.priority_queue_policy' is not read");
+    parsed(d, "instance_group { count: 1 gpus: [0] }");
+    assert_string_equal(warning, "c: 'instance_group.gpus' is not read");
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"name \"net\"", "line 1: expected ':'"},
+        {"\n\nname: \"net", "line 3: a string does not end"},
+        {"name: \"\\q\"", "an escape"},
+        {"name: \"\xff\"", "no UTF-8"},
+        {"max_batch_size: 5x", "a number is damaged"},
+        {"max_batch_size:", "expected a value"},
+        {"input [ { }", "expected ',' or ']'"},
+        {"input { name: \"x\"", "a message does not end"},
+        {"}", "expected the name of a field"},
+        {"name: \"other\"", "name is 'other', the model's folder is 'net'"},
+        {"name: 5", "name: expected a text"},
+        {"platform: \"pytorch_libtorch\"", "only ONNX models are served"},
+        {"backend: \"python\"", "only ONNX models are served"},
+        {"ensemble_scheduling { }", "ensemble_scheduling is not served"},
+        {"sequence_batching { }", "sequence_batching is not served"},
+        {"default_model_filename: \"../net.onnx\"", "expected a file in the version's folder"},
+        {"default_model_filename: \"..\"", "expected a file in the version's folder"},
+        {"max_batch_size: -1", "max_batch_size: expected a whole number from 0"},
+        {"max_batch_size: \"4\"", "max_batch_size: expected a whole number"},
+        {"dynamic_batching: 1", "dynamic_batching: expected { ... }"},
+        {"max_batch_size: 0 dynamic_batching { }", "dynamic_batching needs max_batch_size"},
+        {"max_batch_size: 4 dynamic_batching { preferred_batch_size: 5 }", "above max_batch_size"},
+        {"dynamic_batching { preferred_batch_size: 0 }", "expected whole numbers from 1"},
+        {"dynamic_batching { default_priority_level: 1 }", "default_priority_level"},
+        {"dynamic_batching { default_queue_policy { allow_timeout_override: 1 } }",
+         "expected true or false"},
+        {"instance_group: 5", "instance_group: expected"},
+        {"instance_group { count: 0 }", "count: expected a whole number from 1"},
+        {"version_policy { latest { num_versions: 0 } }", "num_versions"},
+        {"version_policy { specific { versions: [0] } }", "versions"},
+        {"input { name: \"x\" data_type: TYPE_X dims: 1 }", "data_type is 'TYPE_X'"},
+        {"input { data_type: TYPE_FP32 }", "input ''"},
+        {"input { name: \"x\" data_type: TYPE_FP32 dims: [1,1,1,1,1,1,1,1,1] }", "at most 8"},
+    };
+    desk *d = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pare_status st = parse(d, cases[i].text);
+        assert_true(st == PARE_INPUT || st == PARE_UNSUPPORTED);
+        if (!strstr(d->ctx.message, cases[i].words) || strncmp(d->ctx.message, "c: ", 3) != 0)
+            fail_msg("'%s' is missing in: %s", cases[i].words, d->ctx.message);
+    }
+}
+
+static void deep_nesting_is_refused(void **state)
+{
+    enum { DEPTH = 100000 };
+    desk *d = *state;
+    char *text = malloc(2 * DEPTH + 1);
+    for (int i = 0; i < DEPTH; i++) memcpy(text + 2 * i, "a{", 2);
+    text[2 * DEPTH] = 0;
+    assert_int_equal(parse(d, text), PARE_INPUT);
+    assert_non_null(strstr(d->ctx.message, "nested too deeply"));
+    free(text);
+}
+
+/* Every part of a file is read to its end or refused with its line. */
+static void cut_files_do_no_harm(void **state)
+{
+    static const char whole[] = "max_batch_size: 8 input [ { name: \"x\" data_type: TYPE_FP32 "
+                                "dims: [ 3, -1 ] } ] dynamic_batching { }\n";
+    desk *d = *state;
+    for (size_t cut = 0; cut < sizeof whole; cut++) {
+        char *part = malloc(cut + 1);
+        memcpy(part, whole, cut);
+        part[cut] = 0;
+        if (parse(d, part) != PARE_OK) assert_true(d->ctx.message[0]);
+        free(part);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_field_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(defaults_are_those_of_the_protocol, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_not_read_is_warned_of, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(deep_nesting_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(cut_files_do_no_harm, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

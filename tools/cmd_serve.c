@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pare serve: models for those who ask over HTTP. */
+#include "formats/file.h"
+#include "formats/json.h"
+#include "runtime/base/clock.h"
+#include "runtime/exec/exec.h"
+#include "tools/commands.h"
+#include "tools/serve/api.h"
+#include "tools/serve/http.h"
+#include "tools/text.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct serve_options {
+    pare_common common;
+    const char *host;
+    int64_t port, max_batch, max_delay, max_queue, instances, max_request;
+    bool shared_memory;
+    const char *certificate, *key, *token;
+} serve_options;
+
+#define OPTIONS serve_options
+static const pare_option table[] = {
+    PARE_OPT_TEXT("host", "ADDRESS", host, "address to listen on (127.0.0.1: this machine alone)"),
+    PARE_OPT_INT("port", "N", port, 0, 65535, "port to listen on, 0 for any that is free (8000)"),
+    PARE_OPT_INT("max-batch", "N", max_batch, 0, 65536,
+                 "samples that a request or a batch has at most, 0 for no batches (32)"),
+    PARE_OPT_INT("max-delay", "US", max_delay, 0, 60000000,
+                 "microseconds that a request waits for others to make a batch (0)"),
+    PARE_OPT_INT("max-queue", "N", max_queue, 1, 1e9,
+                 "requests that may wait for a model; more are refused with status 503 (1024)"),
+    PARE_OPT_INT("instances", "N", instances, 1, 1024,
+                 "runs of a model side by side, each by one thread (as many as --threads)"),
+    PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
+                   "size of a request's body at most (256MiB)"),
+    PARE_OPT_FLAG("shared-memory", shared_memory,
+                  "let clients of this machine pass tensors in POSIX shared memory, of which they "
+                  "may name any that this program may open"),
+    PARE_OPT_FILE("tls-cert", "FILE.pem", certificate,
+                  "certificate, with those that it hangs on: speak HTTPS"),
+    PARE_OPT_FILE("tls-key", "FILE.pem", key, "the certificate's key"),
+    PARE_OPT_FILE("token", "FILE", token,
+                  "the word in this file must come with every request but those of v2/health: "
+                  "Authorization: Bearer WORD"),
+    {0},
+};
+
+static const serve_options defaults = {.host = "127.0.0.1",
+                                       .port = 8000,
+                                       .max_batch = 32,
+                                       .max_queue = 1024,
+                                       .max_request = 256 << 20};
+
+/* A server at work. */
+typedef struct server {
+    pare_repository *repository;
+    pare_regions regions;
+    pare_api api;
+    pare_http *http;
+} server;
+
+static void handle(void *user, pare_exchange *x) { pare_api_handle(user, x); }
+
+static bool admit(void *user, pare_exchange *x) { return pare_api_admit(user, x); }
+
+/* A signal is noted by its handler alone, whichever thread it comes to. */
+static void await_signal(const pare_ctx *ctx)
+{
+    const struct timespec step = {.tv_nsec = 20000000};
+    while (!ctx->interrupted || !*ctx->interrupted) nanosleep(&step, NULL);
+}
+
+/* --- the command --- */
+
+static pare_status check(pare_tool *tool, const void *options)
+{
+    const serve_options *o = options;
+    const char *device = o->common.device;
+    if (device && strcmp(device, "cpu") != 0 && strcmp(device, "auto") != 0)
+        return PARE_FAIL(tool->ctx, UNSUPPORTED, "--device %s: serve computes on the CPU", device);
+    if (!o->certificate != !o->key)
+        return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
+    for (int i = 0; i < tool->arg_count; i++)
+        for (int k = 0; k < i; k++)
+            if (!strcmp(tool->arg[i], tool->arg[k]))
+                return PARE_FAIL(tool->ctx, USAGE, "%s is given twice", tool->arg[i]);
+    return PARE_OK;
+}
+
+/* A file's text, in the tool's arena; *out stays NULL where there is no file. */
+static pare_status read_text(pare_tool *tool, const char *path, const char **out)
+{
+    pare_map map;
+    if (!path) return PARE_OK;
+    PARE_TRY(pare_map_open(tool->ctx, &map, path));
+    *out = pare_arena_strndup(&tool->arena, (const char *)map.data, map.size);
+    pare_map_close(&map);
+    return *out ? PARE_OK : PARE_MEMORY;
+}
+
+/* The one word of the file. */
+static pare_status read_token(pare_tool *tool, const char *path, const char **out)
+{
+    const char *text = NULL;
+    PARE_TRY(read_text(tool, path, &text));
+    if (!text) return PARE_OK;
+    const size_t blank = strspn(text, " \t\r\n"), n = strcspn(text + blank, " \t\r\n");
+    if (!n || text[blank + n + strspn(text + blank + n, " \t\r\n")])
+        return PARE_FAIL(tool->ctx, INPUT, "%s: expected one word, the token", path);
+    *out = pare_arena_strndup(&tool->arena, text + blank, n);
+    return *out ? PARE_OK : PARE_MEMORY;
+}
+
+static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
+{
+    pare_repository_options options = {.path = tool->arg, .count = tool->arg_count};
+    pare_serve_config_init(&options.config);
+    const int64_t threads = o->common.threads ? o->common.threads : pare_cpu_cores();
+    options.config.max_batch = o->max_batch;
+    options.config.delay = o->max_delay;
+    options.config.queue = o->max_queue;
+    options.config.instances = o->instances ? o->instances : threads;
+    return pare_repository_open(tool->ctx, &out->repository, &options);
+}
+
+static pare_status open_server(pare_tool *tool, const serve_options *o, server *out)
+{
+    const char *certificate = NULL, *key = NULL;
+    PARE_TRY(read_text(tool, o->certificate, &certificate));
+    PARE_TRY(read_text(tool, o->key, &key));
+    PARE_TRY(read_token(tool, o->token, &out->api.token));
+    PARE_TRY(open_repository(tool, o, out));
+    out->api.repository = out->repository;
+    out->api.regions = o->shared_memory ? &out->regions : NULL;
+    const pare_http_options http = {.host = o->host,
+                                    .port = (int)o->port,
+                                    .limit = o->max_request,
+                                    .certificate = certificate,
+                                    .key = key,
+                                    .admit = admit,
+                                    .handle = handle,
+                                    .user = &out->api};
+    return pare_http_open(tool->ctx, &out->http, &http);
+}
+
+/* "http://127.0.0.1:8000", or "https"; an IPv6 address is in brackets. */
+static pare_status say_address(pare_tool *tool, const serve_options *o, const server *s)
+{
+    const bool is_v6 = strchr(o->host, ':') != NULL;
+    pare_print(stdout, "http%s://%s%s%s:%d\n", o->certificate ? "s" : "", is_v6 ? "[" : "", o->host,
+               is_v6 ? "]" : "", pare_http_port(s->http));
+    if (fflush(stdout)) return PARE_FAIL(tool->ctx, IO, "standard output: %s", strerror(errno));
+    return PARE_OK;
+}
+
+static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
+{
+    pare_served **all;
+    int count;
+    json_t *list = json_array();
+    json_object_set_new(tool->facts, "models", list);
+    json_object_set_new(tool->facts, "seconds", json_real(seconds));
+    PARE_TRY(pare_repository_all(s->repository, tool->ctx, &all, &count));
+    for (int i = 0; i < count; i++) {
+        pare_served_stats stats;
+        pare_served_stats_read(&all[i]->stats, &stats);
+        json_array_append_new(
+            list,
+            json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "name", pare_json_text(all[i]->name),
+                      "version", (json_int_t)all[i]->options.version, "answered",
+                      (json_int_t)stats.stage[PARE_STAGE_REQUEST].count, "failed",
+                      (json_int_t)stats.failed.count, "shed", (json_int_t)stats.shed, "samples",
+                      (json_int_t)stats.rows, "runs", (json_int_t)stats.runs));
+        pare_served_release(all[i]);
+    }
+    pare_free(all);
+    return PARE_OK;
+}
+
+/* Answers what has come. */
+static void drain(pare_tool *tool, server *s)
+{
+    tool->ctx->interrupted = NULL; /* it was asked to end, and does */
+    pare_log(tool->ctx, PARE_LOG_INFO, "no new connections; answering what has come");
+    __atomic_store_n(&s->api.draining, true, __ATOMIC_RELEASE);
+    if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
+        pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
+    pare_http_drain(s->http);
+}
+
+/* Until a signal asks for the end. */
+static pare_status serve(pare_tool *tool, const serve_options *o, server *s)
+{
+    const double start = pare_seconds();
+    const pare_status st = say_address(tool, o, s);
+    if (st == PARE_OK) await_signal(tool->ctx);
+    drain(tool, s);
+    return st == PARE_OK ? note_facts(tool, s, pare_seconds() - start) : st;
+}
+
+static pare_status run(pare_tool *tool, const void *options)
+{
+    const serve_options *o = options;
+    server s = {0};
+    PARE_TRY(check(tool, options));
+    pare_regions_init(&s.regions);
+    pare_status st = open_server(tool, o, &s);
+    if (st == PARE_OK) st = serve(tool, o, &s);
+    pare_http_close(s.http);
+    pare_repository_close(s.repository);
+    pare_regions_free(&s.regions);
+    return st;
+}
+
+const pare_command pare_command_serve = {
+    .name = "serve",
+    .arguments = "FOLDER|MODEL.onnx...",
+    .min = 1,
+    .max = -1,
+    .summary = "serve models over HTTP, by the protocol that Triton and KServe have",
+    .detail =
+        "A folder holds MODEL/VERSION/model.onnx, and MODEL/config.pbtxt where a model has one. "
+        "The\n"
+        "address is printed once every model is loaded. SIGTERM ends it: requests that have come "
+        "are\n"
+        "answered first.",
+    .example = "pare serve models/ --port 8000",
+    .options = table,
+    .size = sizeof(serve_options),
+    .defaults = &defaults,
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The requests that a server answers: the KServe protocol, version 2, with the extensions for model
+   repositories, configurations and statistics, and OpenMetrics. It knows no transport. */
+#ifndef PARE_TOOLS_SERVE_API_H
+#define PARE_TOOLS_SERVE_API_H
+
+#include "tools/serve/repository.h"
+
+typedef struct pare_api {
+    pare_repository *repository;
+    pare_regions *regions; /* shared memory that clients registered; NULL: it is not served */
+    const char *token;     /* that requests bring, but for those of health; NULL: none */
+    bool draining; /* set atomically: the server is about to end: it is alive, but not ready */
+} pare_api;
+
+/* Does the request bring the token, where one is asked for? Else makes the reply. */
+bool pare_api_admit(const pare_api *api, pare_exchange *x);
+/* Makes the exchange's reply, now or later, by this thread or another. */
+void pare_api_handle(pare_api *api, pare_exchange *x);
+
+/* The models' statistics as OpenMetrics text, from malloc; NULL: memory is out. */
+char *pare_metrics_text(pare_served *const *served, int count, size_t *bytes);
+#endif

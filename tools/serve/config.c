@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/serve/config.h"
+
+#include "formats/file.h"
+#include "tools/serve/pbtxt.h"
+#include "tools/serve/protocol.h"
+
+#include <string.h>
+
+void pare_serve_config_init(pare_serve_config *out)
+{
+    *out = (pare_serve_config){.max_batch = 32,
+                               .is_auto = true,
+                               .merge = true,
+                               .instances = 1,
+                               .queue = 1024,
+                               .own_timeout = true,
+                               .latest = 1,
+                               .file = "model.onnx"};
+}
+
+const char *pare_config_type_name(pare_dtype dtype, char *text, size_t size)
+{
+    snprintf(text, size, "TYPE_%s", dtype == PARE_string ? "STRING" : pare_infer_type_name(dtype));
+    return text;
+}
+
+static pare_dtype type_find(const char *name)
+{
+    if (strncmp(name, "TYPE_", 5) != 0) return PARE_NOTYPE;
+    return !strcmp(name + 5, "STRING") ? PARE_string : pare_infer_type_find(name + 5);
+}
+
+typedef struct reader {
+    pare_arena *arena;
+    pare_ctx *ctx;
+    const char *path, *name;
+    pare_serve_config *config;
+} reader;
+
+/* --- fields of a message: each member is the array of its values --- */
+
+static const json_t *last_of(const json_t *message, const char *key)
+{
+    const json_t *list = json_object_get(message, key);
+    const size_t n = json_array_size(list);
+    return n ? json_array_get(list, n - 1) : NULL;
+}
+
+static pare_status read_int(reader *r, const json_t *message, const char *key, int64_t low,
+                            int64_t high, int64_t *out)
+{
+    const json_t *value = last_of(message, key);
+    if (!value) return PARE_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < low ||
+        json_integer_value(value) > high)
+        return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected a whole number from %lld to %lld",
+                         r->path, key, (long long)low, (long long)high);
+    *out = json_integer_value(value);
+    return PARE_OK;
+}
+
+static pare_status read_bool(reader *r, const json_t *message, const char *key, bool *out)
+{
+    const json_t *value = last_of(message, key);
+    if (!value) return PARE_OK;
+    if (!json_is_boolean(value))
+        return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected true or false", r->path, key);
+    *out = json_is_true(value);
+    return PARE_OK;
+}
+
+static pare_status read_text(reader *r, const json_t *message, const char *key, const char **out)
+{
+    const json_t *value = last_of(message, key);
+    if (!value) return PARE_OK;
+    if (!json_is_string(value))
+        return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected a text", r->path, key);
+    *out = pare_arena_strdup(r->arena, json_string_value(value));
+    return *out ? PARE_OK : PARE_MEMORY;
+}
+
+/* Whole numbers of a repeated field. */
+static pare_status read_ints(reader *r, const json_t *message, const char *key, int64_t low,
+                             int most, int64_t *out, int *count)
+{
+    const json_t *list = json_object_get(message, key);
+    if (json_array_size(list) > (size_t)most)
+        return PARE_FAIL(r->ctx, INPUT, "%s: %s: has %zu numbers, at most %d are read", r->path,
+                         key, json_array_size(list), most);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_integer(value) || json_integer_value(value) < low)
+            return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected whole numbers from %lld", r->path,
+                             key, (long long)low);
+        out[i] = json_integer_value(value);
+    }
+    *count = (int)json_array_size(list);
+    return PARE_OK;
+}
+
+/* A field that is a message; *out is NULL where it is absent. */
+static pare_status read_message(reader *r, const json_t *message, const char *key,
+                                const json_t **out)
+{
+    *out = last_of(message, key);
+    if (!*out || json_is_object(*out)) return PARE_OK;
+    return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected { ... }", r->path, key);
+}
+
+/* Warns of the members that are not among the words. */
+static void warn_of_others(reader *r, const json_t *message, const char *where, const char *words)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)message, key, value)
+    {
+        char word[256];
+        snprintf(word, sizeof word, " %s ", key);
+        if (!strstr(words, word))
+            pare_log(r->ctx, PARE_LOG_WARNING, "%s: '%s%s' is not read", r->path, where, key);
+    }
+}
+
+/* --- parts of a ModelConfig --- */
+
+static pare_status read_identity(reader *r, const json_t *root)
+{
+    static const char *const served[] = {"pare", "pare_onnx", "onnxruntime", "onnxruntime_onnx"};
+    static const char *const keys[] = {"platform", "backend"};
+    const char *name = r->name;
+    PARE_TRY(read_text(r, root, "name", &name));
+    if (*name && strcmp(name, r->name) != 0)
+        return PARE_FAIL(r->ctx, INPUT, "%s: name is '%s', the model's folder is '%s'", r->path,
+                         name, r->name);
+    for (int k = 0; k < 2; k++) {
+        const char *word = "";
+        PARE_TRY(read_text(r, root, keys[k], &word));
+        bool known = !*word;
+        for (int i = 0; i < 4; i++) known |= !strcmp(word, served[i]);
+        if (!known)
+            return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: %s is '%s', only ONNX models are served",
+                             r->path, keys[k], word);
+    }
+    PARE_TRY(read_text(r, root, "default_model_filename", &r->config->file));
+    const char *file = r->config->file;
+    if (!*file || strchr(file, '/') || file[0] == '.')
+        return PARE_FAIL(r->ctx, INPUT,
+                         "%s: default_model_filename is '%s', expected a file in the version's "
+                         "folder",
+                         r->path, file);
+    return PARE_OK;
+}
+
+static pare_status refuse_others(reader *r, const json_t *root)
+{
+    static const char *const schedulers[] = {"ensemble_scheduling", "sequence_batching"};
+    for (int i = 0; i < 2; i++)
+        if (json_object_get(root, schedulers[i]))
+            return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: %s is not served", r->path, schedulers[i]);
+    return PARE_OK;
+}
+
+static pare_status read_queue_policy(reader *r, const json_t *batching)
+{
+    const json_t *policy;
+    pare_serve_config *c = r->config;
+    PARE_TRY(read_message(r, batching, "default_queue_policy", &policy));
+    if (!policy) return PARE_OK;
+    c->own_timeout = false; /* as ModelQueuePolicy says */
+    PARE_TRY(read_bool(r, policy, "allow_timeout_override", &c->own_timeout));
+    PARE_TRY(read_int(r, policy, "default_timeout_microseconds", 0, INT64_MAX, &c->timeout));
+    PARE_TRY(read_int(r, policy, "max_queue_size", 0, INT32_MAX, &c->queue));
+    warn_of_others(r, policy, "dynamic_batching.default_queue_policy.",
+                   " allow_timeout_override default_timeout_microseconds max_queue_size ");
+    return PARE_OK;
+}
+
+static pare_status read_preferred(reader *r, const json_t *batching)
+{
+    pare_serve_config *c = r->config;
+    PARE_TRY(read_ints(r, batching, "preferred_batch_size", 1, PARE_MOST_PREFERRED, c->preferred,
+                       &c->preferred_count));
+    for (int i = 0; i < c->preferred_count; i++) {
+        if (c->preferred[i] > c->max_batch)
+            return PARE_FAIL(r->ctx, INPUT,
+                             "%s: preferred_batch_size %lld is above max_batch_size %lld", r->path,
+                             (long long)c->preferred[i], (long long)c->max_batch);
+        for (int k = i; k > 0 && c->preferred[k] < c->preferred[k - 1]; k--) {
+            const int64_t larger = c->preferred[k - 1];
+            c->preferred[k - 1] = c->preferred[k];
+            c->preferred[k] = larger;
+        }
+    }
+    return PARE_OK;
+}
+
+static pare_status read_batching(reader *r, const json_t *root)
+{
+    const json_t *batching;
+    pare_serve_config *c = r->config;
+    const bool has_size = json_object_get(root, "max_batch_size") != NULL;
+    PARE_TRY(read_int(r, root, "max_batch_size", 0, 65536, &c->max_batch));
+    PARE_TRY(read_message(r, root, "dynamic_batching", &batching));
+    c->is_auto &= !has_size;
+    c->merge = c->max_batch > 0 && (batching || c->is_auto);
+    if (!batching) return PARE_OK;
+    if (!c->max_batch)
+        return PARE_FAIL(r->ctx, INPUT, "%s: dynamic_batching needs max_batch_size", r->path);
+    c->delay = 0;
+    PARE_TRY(read_int(r, batching, "max_queue_delay_microseconds", 0, 60000000, &c->delay));
+    PARE_TRY(read_preferred(r, batching));
+    PARE_TRY(read_int(r, batching, "priority_levels", 0, INT32_MAX, &c->levels));
+    c->level = c->levels ? 1 : 0;
+    PARE_TRY(read_int(r, batching, "default_priority_level", c->level, c->levels, &c->level));
+    warn_of_others(r, batching, "dynamic_batching.",
+                   " preferred_batch_size max_queue_delay_microseconds priority_levels "
+                   "default_priority_level default_queue_policy preserve_ordering ");
+    return read_queue_policy(r, batching);
+}
+
+static pare_status read_instances(reader *r, const json_t *root)
+{
+    const json_t *list = json_object_get(root, "instance_group");
+    int64_t all = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *group = json_array_get(list, i);
+        int64_t count = 1;
+        if (!json_is_object(group))
+            return PARE_FAIL(r->ctx, INPUT, "%s: instance_group: expected { ... }", r->path);
+        PARE_TRY(read_int(r, group, "count", 1, 1024, &count));
+        warn_of_others(r, group, "instance_group.", " count name kind ");
+        all += count;
+    }
+    if (all) r->config->instances = all;
+    return PARE_OK;
+}
+
+static pare_status read_versions(reader *r, const json_t *root)
+{
+    const json_t *policy, *latest, *specific;
+    pare_serve_config *c = r->config;
+    PARE_TRY(read_message(r, root, "version_policy", &policy));
+    PARE_TRY(read_message(r, policy, "latest", &latest));
+    PARE_TRY(read_message(r, policy, "specific", &specific));
+    if (latest) return read_int(r, latest, "num_versions", 1, INT32_MAX, &c->latest);
+    if (json_object_get(policy, "all")) c->latest = 0;
+    if (!specific) return PARE_OK;
+    c->latest = -1;
+    return read_ints(r, specific, "versions", 1, PARE_MOST_VERSIONS, c->specific,
+                     &c->specific_count);
+}
+
+static pare_status read_tensor(reader *r, const json_t *message, const char *key,
+                               pare_config_tensor *out)
+{
+    const char *type = "";
+    if (!json_is_object(message))
+        return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected { ... }", r->path, key);
+    out->name = "";
+    PARE_TRY(read_text(r, message, "name", &out->name));
+    PARE_TRY(read_text(r, message, "data_type", &type));
+    out->dtype = type_find(type);
+    if (!*out->name || out->dtype == PARE_NOTYPE)
+        return PARE_FAIL(r->ctx, INPUT, "%s: %s '%s': data_type is '%s', expected TYPE_FP32 or so",
+                         r->path, key, out->name, type);
+    return read_ints(r, message, "dims", -1, PARE_MAX_RANK, out->shape.dim, &out->shape.rank);
+}
+
+static pare_status read_tensors(reader *r, const json_t *root, const char *key,
+                                pare_config_tensor **out, int *count)
+{
+    const json_t *list = json_object_get(root, key);
+    const size_t n = json_array_size(list);
+    *out = pare_arena_alloc(r->arena, n + 1, sizeof **out);
+    if (!*out) return PARE_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        PARE_TRY(read_tensor(r, json_array_get(list, i), key, &(*out)[i]));
+    *count = (int)n;
+    return PARE_OK;
+}
+
+static pare_status read_root(reader *r, const json_t *root)
+{
+    pare_serve_config *c = r->config;
+    PARE_TRY(refuse_others(r, root));
+    PARE_TRY(read_identity(r, root));
+    PARE_TRY(read_batching(r, root));
+    PARE_TRY(read_instances(r, root));
+    PARE_TRY(read_versions(r, root));
+    PARE_TRY(read_tensors(r, root, "input", &c->input, &c->input_count));
+    PARE_TRY(read_tensors(r, root, "output", &c->output, &c->output_count));
+    warn_of_others(r, root, "",
+                   " name platform backend default_model_filename max_batch_size dynamic_batching "
+                   "instance_group version_policy input output ");
+    return PARE_OK;
+}
+
+pare_status pare_serve_config_parse(pare_arena *arena, pare_serve_config *config, const char *text,
+                                    size_t bytes, const char *path, const char *name)
+{
+    reader r = {arena, arena->ctx, path, name, config};
+    json_t *root;
+    PARE_TRY(pare_pbtxt_parse(r.ctx, &root, text, bytes, path));
+    pare_status st = read_root(&r, root);
+    json_decref(root);
+    return st;
+}
+
+pare_status pare_serve_config_read(pare_arena *arena, pare_serve_config *config, const char *path,
+                                   const char *name)
+{
+    pare_map map;
+    PARE_TRY(pare_map_open(arena->ctx, &map, path));
+    pare_status st =
+        pare_serve_config_parse(arena, config, (const char *)map.data, map.size, path, name);
+    pare_map_close(&map);
+    return st;
+}

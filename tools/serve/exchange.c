@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/serve/exchange.h"
+
+#include "formats/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void pare_exchange_init(pare_exchange *x, const pare_ctx *parent)
+{
+    *x = (pare_exchange){.method = "", .path = ""};
+    pare_ctx_child(&x->ctx, parent);
+    pare_arena_init(&x->arena, &x->ctx);
+}
+
+void pare_exchange_free(pare_exchange *x)
+{
+    pare_arena_free(&x->arena);
+    free(x->reply.body);
+}
+
+int pare_reply_code(pare_status st)
+{
+    switch (st) {
+    case PARE_OK: return PARE_HTTP_OK;
+    case PARE_USAGE:
+    case PARE_INPUT: return PARE_HTTP_BAD_REQUEST;
+    case PARE_UNSUPPORTED: return PARE_HTTP_NOT_SERVED;
+    case PARE_MEMORY: return PARE_HTTP_UNAVAILABLE;
+    case PARE_IO:
+    case PARE_DEVICE:
+    case PARE_INTERRUPTED:
+    case PARE_MISSED: break;
+    }
+    return PARE_HTTP_BROKEN;
+}
+
+void pare_exchange_empty(pare_exchange *x)
+{
+    x->reply.code = PARE_HTTP_OK;
+    x->done(x);
+}
+
+void pare_exchange_text(pare_exchange *x, const char *type, char *text, size_t bytes)
+{
+    x->reply.code = text ? PARE_HTTP_OK : PARE_HTTP_UNAVAILABLE;
+    x->reply.type = type;
+    x->reply.body = text;
+    x->reply.bytes = text ? bytes : 0;
+    x->done(x);
+}
+
+static void put_json(pare_exchange *x, int code, json_t *json)
+{
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    free(x->reply.body); /* of a response that could not be finished */
+    x->reply.json_bytes = 0;
+    x->reply.encoding = NULL;
+    x->reply.code = text ? code : PARE_HTTP_UNAVAILABLE;
+    x->reply.type = "application/json";
+    x->reply.body = text;
+    x->reply.bytes = text ? strlen(text) : 0;
+    x->done(x);
+}
+
+void pare_exchange_json(pare_exchange *x, json_t *json) { put_json(x, PARE_HTTP_OK, json); }
+
+void pare_exchange_fail(pare_exchange *x, int code)
+{
+    const char *message = x->ctx.message[0] ? x->ctx.message : "out of memory";
+    put_json(x, code, json_pack("{s:o}", "error", pare_json_text(message)));
+}
+
+void pare_exchange_refuse(pare_exchange *x, int code, const char *format, ...)
+{
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    pare_ctx_clear(&x->ctx);
+    (void)PARE_FAIL(&x->ctx, INPUT, "%s", message);
+    pare_exchange_fail(x, code);
+}

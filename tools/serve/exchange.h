@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request and its reply, whatever transport brings them: api.h makes replies, http.h is a
+   transport. */
+#ifndef PARE_TOOLS_SERVE_EXCHANGE_H
+#define PARE_TOOLS_SERVE_EXCHANGE_H
+
+#include "runtime/base/arena.h"
+
+#include <jansson.h>
+
+/* Status codes of HTTP that replies have. */
+enum {
+    PARE_HTTP_OK = 200,
+    PARE_HTTP_BAD_REQUEST = 400,
+    PARE_HTTP_UNAUTHORIZED = 401,
+    PARE_HTTP_NOT_FOUND = 404,
+    PARE_HTTP_NOT_ALLOWED = 405,
+    PARE_HTTP_TOO_LARGE = 413,
+    PARE_HTTP_BROKEN = 500,
+    PARE_HTTP_NOT_SERVED = 501,
+    PARE_HTTP_UNAVAILABLE = 503
+};
+
+typedef struct pare_reply {
+    int code;                    /* 0: not made yet */
+    const char *type, *encoding; /* of the body; encoding NULL: it is as it is */
+    char *body;                  /* from malloc, the transport frees it; NULL: none */
+    size_t bytes;                /* of the body */
+    size_t json_bytes;           /* of the JSON before binary data; 0: there are no binary data */
+    int retry_after;             /* seconds; 0: not said */
+    const char *allow;           /* methods, with PARE_HTTP_NOT_ALLOWED */
+} pare_reply;
+
+typedef struct pare_exchange pare_exchange;
+struct pare_exchange {
+    pare_ctx ctx;
+    pare_arena arena; /* ends with the exchange */
+    const char *method, *path;
+    const char *json_bytes; /* the header Inference-Header-Content-Length; NULL: not given */
+    const char *encoding;   /* Content-Encoding; NULL: not given */
+    const char *accept_encoding, *authorization;
+    size_t limit;     /* bytes that the body may have once it is unpacked */
+    const char *body; /* 64-byte aligned behind the JSON that json_bytes tells of */
+    size_t bytes;     /* of the body */
+    pare_reply reply;
+    /* Called once, by any thread, when the reply is made. The exchange may be gone when it returns.
+     */
+    void (*done)(pare_exchange *x);
+};
+
+void pare_exchange_init(pare_exchange *x, const pare_ctx *parent);
+/* The reply's body, too. */
+void pare_exchange_free(pare_exchange *x);
+
+/* The code for a failure that is the request's fault or not. */
+int pare_reply_code(pare_status st);
+
+/* Each of these makes the reply and calls done. */
+void pare_exchange_empty(pare_exchange *x);
+/* Takes the reference; NULL: memory is out. */
+void pare_exchange_json(pare_exchange *x, json_t *json);
+/* {"error": the context's message} */
+void pare_exchange_fail(pare_exchange *x, int code);
+/* The same with a message of its own. */
+void pare_exchange_refuse(pare_exchange *x, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Takes text from malloc. */
+void pare_exchange_text(pare_exchange *x, const char *type, char *text, size_t bytes);
+#endif

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/serve/http.h"
+
+#if PARE_MICROHTTPD
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    POOL = 256 << 10, /* bytes of a connection's buffers: large bodies come in large pieces */
+    MOST_CONNECTIONS = 8192,
+    IDLE_SECONDS = 600,   /* a connection on which nothing happens is closed */
+    QUIET_MS = 300,       /* draining ends when no request came for so long */
+    ARRIVAL_SECONDS = 30, /* a request that still comes after so long is lost */
+    ALIGN = 64
+};
+
+struct pare_http {
+    pare_ctx ctx; /* of requests */
+    pare_http_options options;
+    struct MHD_Daemon *daemon;
+    int listener, port;
+    atomic_bool draining;
+    atomic_int arriving, answering; /* requests whose body comes; that wait for their reply or send
+                                       it */
+    atomic_uint seen;               /* requests so far */
+    atomic_int resuming;            /* threads that hand a reply over */
+};
+
+/* Who goes on with a request: the thread of the transport, or who makes the reply. */
+enum { HANDLED, WAITING, REPLIED };
+
+typedef struct request {
+    pare_exchange x; /* first: the others know only this */
+    pare_http *http;
+    struct MHD_Connection *connection;
+    atomic_int state;
+    char *block;         /* the body's memory */
+    size_t from, room;   /* of the body in it */
+    atomic_int *counted; /* as arriving or answering */
+} request;
+
+/* --- a request --- */
+
+static void count_as(request *q, atomic_int *counter)
+{
+    if (counter) atomic_fetch_add(counter, 1);
+    if (q->counted) atomic_fetch_sub(q->counted, 1);
+    q->counted = counter;
+}
+
+static void on_done(pare_exchange *x)
+{
+    request *q = (request *)(void *)x;
+    pare_http *http = q->http;
+    struct MHD_Connection *connection = q->connection;
+    atomic_fetch_add(&http->resuming, 1);
+    if (atomic_exchange(&q->state, REPLIED) == WAITING) MHD_resume_connection(connection);
+    atomic_fetch_sub(&http->resuming, 1); /* by now the request may be gone */
+}
+
+/* Room for a body of so many bytes; false: memory is out. */
+static bool make_room(request *q, size_t bytes)
+{
+    if (bytes <= q->room && q->block) return true;
+    const size_t room = bytes > 2 * q->room ? bytes : 2 * q->room;
+    char *block = aligned_alloc(ALIGN, (q->from + room + 2 * ALIGN - 1) / ALIGN * ALIGN);
+    if (!block) return false;
+    if (q->x.bytes) memcpy(block + q->from, q->block + q->from, q->x.bytes);
+    free(q->block);
+    q->block = block;
+    q->room = room;
+    q->x.body = block + q->from;
+    return true;
+}
+
+static const char *header(const request *q, const char *name)
+{
+    return MHD_lookup_connection_value(q->connection, MHD_HEADER_KIND, name);
+}
+
+/* The bytes that a header announces, 0 where it does not. */
+static size_t announced(const request *q, const char *name)
+{
+    const char *text = header(q, name);
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static request *request_new(pare_http *http, struct MHD_Connection *connection, const char *url,
+                            const char *method)
+{
+    request *q = malloc(sizeof *q);
+    if (!q) return NULL;
+    *q = (request){.http = http, .connection = connection};
+    pare_exchange_init(&q->x, &http->ctx);
+    q->x.done = on_done;
+    q->x.body = "";
+    q->x.method = pare_arena_strdup(&q->x.arena, method);
+    q->x.path = pare_arena_strdup(&q->x.arena, url);
+    q->x.json_bytes = header(q, "Inference-Header-Content-Length");
+    q->x.encoding = header(q, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    q->x.accept_encoding = header(q, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    q->x.limit = (size_t)http->options.limit;
+    q->x.authorization = header(q, MHD_HTTP_HEADER_AUTHORIZATION);
+    q->from = (ALIGN - announced(q, "Inference-Header-Content-Length") % ALIGN) % ALIGN;
+    if (q->x.method && q->x.path) return q;
+    pare_exchange_free(&q->x);
+    free(q);
+    return NULL;
+}
+
+/* The request is over: its reply was sent, or its connection is gone. */
+static void on_completed(void *user, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode code)
+{
+    request *q = *state;
+    (void)user;
+    (void)connection;
+    (void)code;
+    *state = NULL;
+    if (!q) return;
+    count_as(q, NULL);
+    pare_exchange_free(&q->x);
+    free(q->block);
+    free(q);
+}
+
+/* --- replies --- */
+
+static struct MHD_Response *response_new(request *q)
+{
+    char number[32];
+    pare_reply *r = &q->x.reply;
+    struct MHD_Response *response =
+        r->body ? MHD_create_response_from_buffer(r->bytes, r->body, MHD_RESPMEM_MUST_FREE)
+                : MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    if (!response) return NULL;
+    r->body = NULL; /* it is the response's */
+    if (r->type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, r->type);
+    if (r->encoding)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, r->encoding);
+    if (r->code == PARE_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (r->allow) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, r->allow);
+    if (r->json_bytes) {
+        snprintf(number, sizeof number, "%zu", r->json_bytes);
+        MHD_add_response_header(response, "Inference-Header-Content-Length", number);
+    }
+    if (r->retry_after) {
+        snprintf(number, sizeof number, "%d", r->retry_after);
+        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, number);
+    }
+    if (atomic_load(&q->http->draining))
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    return response;
+}
+
+static enum MHD_Result send_reply(request *q)
+{
+    struct MHD_Response *response = response_new(q);
+    if (!response) return MHD_NO;
+    const enum MHD_Result sent =
+        MHD_queue_response(q->connection, (unsigned)q->x.reply.code, response);
+    MHD_destroy_response(response);
+    return sent;
+}
+
+static bool is_replied(request *q) { return atomic_load(&q->state) == REPLIED; }
+
+static void refuse_size(request *q)
+{
+    pare_exchange_refuse(&q->x, PARE_HTTP_TOO_LARGE,
+                         "the request's body is larger than the %lld bytes that are taken",
+                         (long long)q->http->options.limit);
+}
+
+/* The reply may be made already when handle returns, or while the connection is put aside. */
+static enum MHD_Result reply(request *q)
+{
+    int handled = HANDLED;
+    count_as(q, &q->http->answering);
+    q->http->options.handle(q->http->options.user, &q->x);
+    if (is_replied(q)) return send_reply(q);
+    MHD_suspend_connection(q->connection);
+    if (!atomic_compare_exchange_strong(&q->state, &handled, WAITING))
+        MHD_resume_connection(q->connection);
+    return MHD_YES;
+}
+
+/* A piece of the body. That of a request that was refused is read to its end: a client that still
+   sends would not see the reply. */
+static enum MHD_Result take_piece(request *q, const char *data, size_t *bytes)
+{
+    const size_t all = q->x.bytes + *bytes;
+    if (!is_replied(q) && all > (size_t)q->http->options.limit) refuse_size(q);
+    if (!is_replied(q)) {
+        if (!make_room(q, all)) return MHD_NO;
+        memcpy(q->block + q->from + q->x.bytes, data, *bytes);
+        q->x.bytes = all;
+    }
+    *bytes = 0;
+    return MHD_YES;
+}
+
+/* The headers are there. A client that waits for a word before it sends a body gets it now. */
+static enum MHD_Result begin(request *q)
+{
+    pare_http *http = q->http;
+    const size_t bytes = announced(q, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    atomic_fetch_add(&http->seen, 1);
+    count_as(q, &http->arriving);
+    if (http->options.admit(http->options.user, &q->x)) {
+        if (bytes > (size_t)http->options.limit)
+            refuse_size(q);
+        else if (bytes && !make_room(q, bytes))
+            return MHD_NO;
+    }
+    return is_replied(q) && header(q, MHD_HTTP_HEADER_EXPECT) ? send_reply(q) : MHD_YES;
+}
+
+static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *bytes, void **state)
+{
+    request *q = *state;
+    (void)version;
+    if (!q) {
+        q = *state = request_new(user, connection, url, method);
+        return q ? begin(q) : MHD_NO;
+    }
+    if (*bytes) return take_piece(q, data, bytes);
+    return is_replied(q) ? send_reply(q) : reply(q);
+}
+
+/* --- listening --- */
+
+static int try_listen(const struct addrinfo *at)
+{
+    const int one = 1;
+    const int fd =
+        socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at->ai_protocol);
+    if (fd < 0) return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (!bind(fd, at->ai_addr, at->ai_addrlen) && !listen(fd, SOMAXCONN)) return fd;
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+static pare_status listen_on(pare_http *http)
+{
+    char port[16];
+    struct addrinfo *list, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    const pare_http_options *o = &http->options;
+    snprintf(port, sizeof port, "%d", o->port);
+    const int code = getaddrinfo(o->host, port, &hints, &list);
+    if (code) return PARE_FAIL(&http->ctx, IO, "--host %s: %s", o->host, gai_strerror(code));
+    for (const struct addrinfo *at = list; at && http->listener < 0; at = at->ai_next)
+        http->listener = try_listen(at);
+    freeaddrinfo(list);
+    if (http->listener < 0)
+        return PARE_FAIL(&http->ctx, IO, "%s port %d: %s", o->host, o->port, strerror(errno));
+    struct sockaddr_storage name;
+    socklen_t bytes = sizeof name;
+    if (getsockname(http->listener, (struct sockaddr *)&name, &bytes))
+        return PARE_FAIL(&http->ctx, IO, "%s: %s", o->host, strerror(errno));
+    http->port = ntohs(name.ss_family == AF_INET6
+                           ? ((const struct sockaddr_in6 *)(const void *)&name)->sin6_port
+                           : ((const struct sockaddr_in *)(const void *)&name)->sin_port);
+    return PARE_OK;
+}
+
+/* As many connections as descriptors allow, with some left for files. */
+static unsigned most_connections(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) return 512;
+    const rlim_t most = limit.rlim_cur > 128 ? limit.rlim_cur - 64 : 64;
+    return most < MOST_CONNECTIONS ? (unsigned)most : MOST_CONNECTIONS;
+}
+
+static pare_status start(pare_http *http)
+{
+    const pare_http_options *o = &http->options;
+    const bool tls = o->certificate != NULL;
+    const struct MHD_OptionItem secret[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)o->certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)o->key},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    if (tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return PARE_FAIL(&http->ctx, UNSUPPORTED, "this libmicrohttpd was built without TLS");
+    PARE_TRY(listen_on(http));
+    http->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+                                        MHD_USE_ITC | (tls ? MHD_USE_TLS : 0u),
+                                    0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET,
+                                    http->listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
+                                    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
+                                    MHD_OPTION_CONNECTION_LIMIT, most_connections(),
+                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+                                    MHD_OPTION_ARRAY, tls ? secret : secret + 2, MHD_OPTION_END);
+    if (http->daemon) return PARE_OK;
+    if (tls)
+        return PARE_FAIL(&http->ctx, INPUT,
+                         "the certificate and the key cannot be used; expected PEM, and the key "
+                         "of the certificate");
+    return PARE_FAIL(&http->ctx, IO, "%s port %d: the HTTP library does not start", o->host,
+                     http->port);
+}
+
+pare_status pare_http_open(pare_ctx *ctx, pare_http **out, const pare_http_options *options)
+{
+    pare_http *http = pare_alloc(ctx, 1, sizeof *http);
+    if (!http) return PARE_MEMORY;
+    pare_ctx_child(&http->ctx, ctx);
+    http->ctx.interrupted = NULL; /* they are answered after the first signal, too */
+    http->options = *options;
+    http->listener = -1;
+    const pare_status st = start(http);
+    if (st == PARE_OK) {
+        *out = http;
+        return PARE_OK;
+    }
+    (void)pare_fail(ctx, st, "%s", http->ctx.message);
+    pare_http_close(http);
+    return st;
+}
+
+int pare_http_port(const pare_http *http) { return http->port; }
+
+/* --- draining --- */
+
+static void sleep_ms(int ms)
+{
+    const struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&time, NULL);
+}
+
+/* Takes the connections that the system has accepted but the library has not seen. */
+static void take_waiting(pare_http *http)
+{
+    struct sockaddr_storage from;
+    socklen_t bytes = sizeof from;
+    for (int fd; (fd = accept4(http->listener, (struct sockaddr *)&from, &bytes,
+                               SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;
+         bytes = sizeof from)
+        (void)MHD_add_connection(http->daemon, fd, (struct sockaddr *)&from, bytes);
+}
+
+void pare_http_drain(pare_http *http)
+{
+    enum { STEP_MS = 5 };
+    atomic_store(&http->draining, true);
+    (void)MHD_quiesce_daemon(http->daemon);
+    take_waiting(http);
+    (void)shutdown(http->listener, SHUT_RDWR); /* from now on connections are refused */
+    unsigned seen = atomic_load(&http->seen);
+    for (int quiet = 0, all = 0; quiet < QUIET_MS; all += STEP_MS) {
+        sleep_ms(STEP_MS);
+        const bool is_late = all >= ARRIVAL_SECONDS * 1000;
+        const bool busy = atomic_load(&http->answering) > 0 ||
+                          (atomic_load(&http->arriving) > 0 && !is_late) ||
+                          (atomic_load(&http->seen) != seen && !is_late);
+        seen = atomic_load(&http->seen);
+        quiet = busy ? 0 : quiet + STEP_MS;
+    }
+}
+
+void pare_http_close(pare_http *http)
+{
+    if (!http) return;
+    while (atomic_load(&http->resuming)) sleep_ms(1);
+    if (http->daemon) MHD_stop_daemon(http->daemon);
+    if (http->listener >= 0) close(http->listener);
+    pare_free(http);
+}
+
+#else
+
+pare_status pare_http_open(pare_ctx *ctx, pare_http **out, const pare_http_options *options)
+{
+    (void)out;
+    (void)options;
+    return PARE_FAIL(ctx, UNSUPPORTED,
+                     "this build has no HTTP library: install libmicrohttpd-dev and build again");
+}
+
+int pare_http_port(const pare_http *http)
+{
+    (void)http;
+    return 0;
+}
+
+void pare_http_drain(pare_http *http) { (void)http; }
+
+void pare_http_close(pare_http *http) { (void)http; }
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The transport: HTTP/1.1 by libmicrohttpd. One thread reads requests and writes replies; what the
+   replies are is decided elsewhere. */
+#ifndef PARE_TOOLS_SERVE_HTTP_H
+#define PARE_TOOLS_SERVE_HTTP_H
+
+#include "tools/serve/exchange.h"
+
+typedef struct pare_http pare_http;
+
+typedef struct pare_http_options {
+    const char *host;              /* address or name to listen on */
+    int port;                      /* 0: any that is free */
+    int64_t limit;                 /* bytes of a request's body at most */
+    const char *certificate, *key; /* PEM text, with which TLS is spoken; NULL: it is not */
+    /* Is the request taken, whose body has not been read? Else it makes the reply. */
+    bool (*admit)(void *user, pare_exchange *x);
+    /* Makes the exchange's reply and calls its done, now or later. */
+    void (*handle)(void *user, pare_exchange *x);
+    void *user;
+} pare_http_options;
+
+/* PARE_IO: the address cannot be listened on. PARE_INPUT: certificate and key cannot be used.
+   PARE_UNSUPPORTED: the build has no libmicrohttpd, or that has no TLS. */
+PARE_NODISCARD pare_status pare_http_open(pare_ctx *ctx, pare_http **out,
+                                          const pare_http_options *options);
+/* The port that it listens on. */
+int pare_http_port(const pare_http *http);
+/* Accepts no connection any more, answers every request that has come or is coming on those that
+   are there, and ends them. */
+void pare_http_drain(pare_http *http);
+/* After pare_http_drain. NULL is fine. */
+void pare_http_close(pare_http *http);
+#endif

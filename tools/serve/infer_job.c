@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/serve/infer_job.h"
+
+#include "runtime/base/clock.h"
+#include "tools/serve/encoding.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- inputs --- */
+
+static pare_status check_input(const pare_served *s, pare_ctx *ctx, const pare_port *port,
+                               const pare_infer_tensor *t)
+{
+    char takes[256], has[256];
+    pare_shape given = {.rank = t->rank};
+    memcpy(given.dim, t->dim, sizeof given.dim);
+    if (t->dtype != port->dtype)
+        return PARE_FAIL(ctx, INPUT, "model '%s': input '%s' is %s, expected %s", s->name,
+                         port->name, pare_infer_type_name(t->dtype),
+                         pare_infer_type_name(port->dtype));
+    bool fits = given.rank == port->shape.rank;
+    for (int d = 0; fits && d < given.rank; d++)
+        fits = port->shape.dim[d] < 0 || port->shape.dim[d] == given.dim[d];
+    if (fits) return PARE_OK;
+    return PARE_FAIL(ctx, INPUT, "model '%s': input '%s' has shape %s, expected %s", s->name,
+                     port->name, pare_shape_text(&given, has, sizeof has),
+                     pare_shape_text(&port->shape, takes, sizeof takes));
+}
+
+static const pare_infer_tensor *find_input(const pare_infer_request *r, const char *name)
+{
+    for (int i = 0; i < r->input_count; i++)
+        if (!strcmp(r->input[i].name, name)) return &r->input[i];
+    return NULL;
+}
+
+static bool has_port(const pare_port *ports, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(ports[i].name, name)) return true;
+    return false;
+}
+
+/* Samples of the request: the first axis of all inputs, or 1. */
+static pare_status count_rows(pare_infer_job *job)
+{
+    pare_ctx *ctx = &job->x->ctx;
+    const pare_served *s = job->served;
+    const int64_t most = s->options.config.max_batch;
+    job->job.rows = 1;
+    if (!most) return PARE_OK;
+    job->job.rows = job->input[0]->dim[0];
+    for (int i = 1; i < s->input_count; i++)
+        if (job->input[i]->dim[0] != job->job.rows)
+            return PARE_FAIL(ctx, INPUT,
+                             "model '%s': input '%s' has %lld samples, input '%s' has %lld",
+                             s->name, s->input[0].name, (long long)job->job.rows, s->input[i].name,
+                             (long long)job->input[i]->dim[0]);
+    if (job->job.rows >= 1 && job->job.rows <= most) return PARE_OK;
+    return PARE_FAIL(ctx, INPUT, "model '%s': a request of %lld samples, expected 1 to %lld",
+                     s->name, (long long)job->job.rows, (long long)most);
+}
+
+static pare_status match_inputs(pare_infer_job *job)
+{
+    pare_exchange *x = job->x;
+    const pare_served *s = job->served;
+    const pare_infer_request *r = &job->request;
+    job->input = pare_arena_alloc(&x->arena, (size_t)s->input_count + 1, sizeof *job->input);
+    if (!job->input) return PARE_MEMORY;
+    for (int i = 0; i < r->input_count; i++)
+        if (!has_port(s->input, s->input_count, r->input[i].name))
+            return PARE_FAIL(&x->ctx, INPUT, "model '%s': has no input '%s'", s->name,
+                             r->input[i].name);
+    for (int i = 0; i < s->input_count; i++) {
+        job->input[i] = find_input(r, s->input[i].name);
+        if (!job->input[i])
+            return PARE_FAIL(&x->ctx, INPUT, "model '%s': input '%s' is missing", s->name,
+                             s->input[i].name);
+        PARE_TRY(check_input(s, &x->ctx, &s->input[i], job->input[i]));
+    }
+    return count_rows(job);
+}
+
+/* --- outputs --- */
+
+static pare_status match_outputs(pare_infer_job *job)
+{
+    pare_exchange *x = job->x;
+    const pare_served *s = job->served;
+    const pare_infer_request *r = &job->request;
+    const int count = r->wanted_count ? r->wanted_count : s->output_count;
+    job->output = pare_arena_alloc(&x->arena, (size_t)count + 1, sizeof *job->output);
+    job->wanted = pare_arena_alloc(&x->arena, (size_t)count + 1, sizeof *job->wanted);
+    if (!job->output || !job->wanted) return PARE_MEMORY;
+    job->wanted_count = count;
+    for (int i = 0; i < count; i++) {
+        int at = 0;
+        job->wanted[i] = r->wanted_count
+                             ? r->wanted[i]
+                             : (pare_infer_wanted){.name = s->output[i].name, .binary = r->binary};
+        while (at < s->output_count && strcmp(s->output[at].name, job->wanted[i].name) != 0) at++;
+        if (at == s->output_count)
+            return PARE_FAIL(&x->ctx, INPUT, "model '%s': has no output '%s'", s->name,
+                             job->wanted[i].name);
+        job->output[i] = at;
+    }
+    return PARE_OK;
+}
+
+/* --- shared memory --- */
+
+static pare_status hold(pare_infer_job *job, pare_regions *regions, const pare_infer_place *place,
+                        pare_region **out)
+{
+    if (!place->region) return PARE_OK;
+    if (!regions)
+        return PARE_FAIL(&job->x->ctx, UNSUPPORTED,
+                         "shared memory is not served; pare serve --shared-memory allows it");
+    return pare_regions_find(regions, &job->x->ctx, out, place->region, place->offset,
+                             place->bytes);
+}
+
+/* Strings are taken apart at once; numbers are read when they are needed. */
+static pare_status fetch_strings(pare_infer_job *job, int i)
+{
+    pare_arena *arena = &job->x->arena;
+    pare_infer_tensor *t = (pare_infer_tensor *)job->input[i]; /* of job->request */
+    char *data = pare_arena_alloc(arena, (size_t)t->place.bytes, 1);
+    if (!data) return PARE_MEMORY;
+    PARE_TRY(pare_region_read(job->source[i], arena->ctx, data, t->place.offset,
+                              (size_t)t->place.bytes));
+    return pare_infer_strings(arena, t, t->name, data, (size_t)t->place.bytes);
+}
+
+static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
+{
+    const int inputs = job->served->input_count;
+    pare_arena *arena = &job->x->arena;
+    job->source = pare_arena_alloc(arena, (size_t)inputs + 1, sizeof *job->source);
+    job->target = pare_arena_alloc(arena, (size_t)job->wanted_count + 1, sizeof *job->target);
+    if (!job->source || !job->target) return PARE_MEMORY;
+    for (int i = 0; i < inputs; i++) {
+        PARE_TRY(hold(job, regions, &job->input[i]->place, &job->source[i]));
+        if (job->source[i] && job->input[i]->dtype == PARE_string) PARE_TRY(fetch_strings(job, i));
+    }
+    for (int i = 0; i < job->wanted_count; i++)
+        PARE_TRY(hold(job, regions, &job->wanted[i].place, &job->target[i]));
+    return PARE_OK;
+}
+
+void pare_infer_job_release(pare_infer_job *job)
+{
+    if (!job || !job->source || !job->target) return;
+    for (int i = 0; i < job->served->input_count; i++)
+        if (job->source[i]) pare_region_release(job->source[i]);
+    for (int i = 0; i < job->wanted_count; i++)
+        if (job->target[i]) pare_region_release(job->target[i]);
+}
+
+/* --- the job --- */
+
+/* Bytes of JSON before the binary data: what the header says, else all. */
+static pare_status json_bytes(pare_exchange *x, size_t *out)
+{
+    char *end;
+    *out = x->bytes;
+    if (!x->json_bytes) return PARE_OK;
+    errno = 0;
+    const unsigned long long bytes = strtoull(x->json_bytes, &end, 10);
+    if (errno || end == x->json_bytes || *end || *x->json_bytes == '-' || bytes > x->bytes)
+        return PARE_FAIL(&x->ctx, INPUT,
+                         "Inference-Header-Content-Length is '%s', the body has %zu bytes",
+                         x->json_bytes, x->bytes);
+    *out = (size_t)bytes;
+    return PARE_OK;
+}
+
+static void set_order(pare_infer_job *job)
+{
+    const pare_serve_config *c = &job->served->options.config;
+    const pare_infer_request *r = &job->request;
+    const int64_t level = r->priority ? r->priority : c->level;
+    const int64_t timeout = c->own_timeout && r->timeout ? r->timeout : c->timeout;
+    job->job.priority = level < c->levels ? level : c->levels;
+    job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
+}
+
+pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
+                               pare_regions *regions)
+{
+    size_t json;
+    pare_infer_job *job = *out = pare_arena_alloc(&x->arena, 1, sizeof *job);
+    if (!job) return PARE_MEMORY;
+    job->served = served;
+    job->x = x;
+    job->job.queued = pare_seconds();
+    PARE_TRY(pare_encoding_decode(x));
+    PARE_TRY(json_bytes(x, &json));
+    PARE_TRY(pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
+    PARE_TRY(match_inputs(job));
+    PARE_TRY(match_outputs(job));
+    PARE_TRY(hold_all(job, regions));
+    set_order(job);
+    return PARE_OK;
+}
+
+bool pare_infer_job_alike(const pare_job *a, const pare_job *b)
+{
+    const pare_infer_job *x = (const pare_infer_job *)a, *y = (const pare_infer_job *)b;
+    for (int i = 0; i < x->served->input_count; i++)
+        for (int d = 1; d < x->input[i]->rank; d++)
+            if (x->input[i]->dim[d] != y->input[i]->dim[d]) return false;
+    return true;
+}
+
+void pare_infer_job_fail(pare_infer_job *job, pare_status st)
+{
+    pare_served *s = job->served;
+    pare_served_stats_failure(&s->stats, pare_seconds() - job->job.queued);
+    pare_infer_job_release(job);
+    pare_exchange_fail(job->x, pare_reply_code(st)); /* the job is gone now */
+    pare_served_release(s);
+}

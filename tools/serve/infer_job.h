@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request in the queue of a served model: made and checked by infer_job.c, run by
+   served_run.c. */
+#ifndef PARE_TOOLS_SERVE_INFER_JOB_H
+#define PARE_TOOLS_SERVE_INFER_JOB_H
+
+#include "tools/serve/served.h"
+
+typedef struct pare_infer_job {
+    pare_job job; /* first: the queue knows only this */
+    pare_served *served;
+    pare_exchange *x;
+    pare_infer_request request;
+    const pare_infer_tensor **input; /* (input_count) in the model's order */
+    pare_infer_wanted *wanted;       /* (wanted_count) outputs to send */
+    int *output;                     /* (wanted_count) which of the model's they are */
+    int wanted_count;
+    pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
+    double seconds[PARE_STAGES];    /* it took, once they are known */
+} pare_infer_job;
+
+/* Reads the exchange's request for the model; the job lives in the exchange's arena. It is there
+   after a failure, too, or NULL. regions NULL: shared memory is not served. */
+PARE_NODISCARD pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served,
+                                              pare_exchange *x, pare_regions *regions);
+/* Gives back the shared memory that it holds: before the exchange's reply. */
+void pare_infer_job_release(pare_infer_job *job);
+/* Can both be rows of one run? Both are pare_infer_jobs of one model. */
+bool pare_infer_job_alike(const pare_job *a, const pare_job *b);
+/* The failure in the exchange's context becomes the reply, and the model's reference goes. */
+void pare_infer_job_fail(pare_infer_job *job, pare_status st);
+#endif

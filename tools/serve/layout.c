@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/serve/layout.h"
+
+#include "tools/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Folders in a folder, ascending by name; hidden ones are left out. */
+static pare_status list_folders(pare_arena *arena, const char *path, char ***out, int *count)
+{
+    size_t capacity = 0;
+    pare_status st = PARE_OK;
+    DIR *dir = opendir(path);
+    *out = NULL;
+    *count = 0;
+    if (!dir) return PARE_FAIL(arena->ctx, IO, "%s: %s", path, strerror(errno));
+    for (struct dirent *e; st == PARE_OK && (e = readdir(dir));) {
+        const char *whole = pare_arena_printf(arena, "%s/%s", path, e->d_name);
+        if (!whole || !pare_arena_grow(arena, out, &capacity, (size_t)*count, sizeof **out))
+            st = PARE_MEMORY;
+        else if (e->d_name[0] != '.' && is_folder(whole) &&
+                 !((*out)[(*count)++] = pare_arena_strdup(arena, e->d_name)))
+            st = PARE_MEMORY;
+    }
+    closedir(dir);
+    if (st == PARE_OK && *count) qsort(*out, (size_t)*count, sizeof **out, by_name);
+    return st;
+}
+
+pare_status pare_layout_list(pare_arena *arena, const char *path, char ***out, int *count)
+{
+    if (!pare_ends_with(path, ".onnx")) return list_folders(arena, path, out, count);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    *out = pare_arena_alloc(arena, 1, sizeof **out);
+    if (!*out) return PARE_MEMORY;
+    **out = pare_arena_strndup(arena, name, strlen(name) - strlen(".onnx"));
+    *count = 1;
+    return **out ? PARE_OK : PARE_MEMORY;
+}
+
+/* --- a file of the repository --- */
+
+/* PARE_INPUT where the file, all links followed, is outside the folder around the model's. */
+static pare_status check_inside(pare_arena *arena, const char *folder, const char *file)
+{
+    const char *slash = strrchr(folder, '/');
+    const char *parent = pare_arena_strndup(arena, folder, (size_t)(slash - folder));
+    if (!parent) return PARE_MEMORY;
+    char *root = realpath(*parent ? parent : "/", NULL), *real = realpath(file, NULL);
+    const size_t n = root ? strlen(root) : 0;
+    pare_status st = PARE_OK;
+    if (!root || !real)
+        st = PARE_FAIL(arena->ctx, INPUT, "%s: %s", file, strerror(errno));
+    else if (n > 1 && (strncmp(real, root, n) != 0 || real[n] != '/'))
+        st = PARE_FAIL(arena->ctx, INPUT, "%s: leads to %s, which is outside of the repository %s",
+                       file, real, root);
+    free(root);
+    free(real);
+    return st;
+}
+
+pare_status pare_layout_file(pare_arena *arena, const char *folder, int64_t version,
+                             const char *file, const char **out)
+{
+    *out = pare_arena_printf(arena, "%s/%lld/%s", folder, (long long)version, file);
+    return *out ? check_inside(arena, folder, *out) : PARE_MEMORY;
+}
+
+/* --- versions --- */
+
+/* The number of a version's folder; 0: it is none. */
+static int64_t version_of(const char *name)
+{
+    char *end;
+    errno = 0;
+    const long long number = strtoll(name, &end, 10);
+    return errno || *end || *name < '1' || *name > '9' ? 0 : number;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static bool is_asked(const pare_serve_config *config, int64_t number)
+{
+    if (config->latest >= 0) return true;
+    for (int i = 0; i < config->specific_count; i++)
+        if (config->specific[i] == number) return true;
+    return false;
+}
+
+/* Versions that are there and asked for, ascending. */
+static pare_status choose_versions(pare_arena *arena, const char *folder,
+                                   const pare_serve_config *config, int64_t **out, int *count)
+{
+    char **names;
+    int n, kept = 0;
+    PARE_TRY(list_folders(arena, folder, &names, &n));
+    int64_t *number = pare_arena_alloc(arena, (size_t)n + 1, sizeof *number);
+    if (!number) return PARE_MEMORY;
+    for (int i = 0; i < n; i++)
+        if (version_of(names[i]) && is_asked(config, version_of(names[i])))
+            number[kept++] = version_of(names[i]);
+    qsort(number, (size_t)kept, sizeof *number, by_number);
+    const int skip = config->latest > 0 && kept > config->latest ? kept - (int)config->latest : 0;
+    *out = number + skip;
+    *count = kept - skip;
+    if (*count) return PARE_OK;
+    return PARE_FAIL(arena->ctx, INPUT,
+                     "%s: holds no version to serve, expected a folder 1 with a file %s in it",
+                     folder, config->file);
+}
+
+pare_status pare_layout_read(pare_arena *arena, const char *folder, const char *name,
+                             pare_serve_config *config, int64_t **out, int *count)
+{
+    const char *path = pare_arena_printf(arena, "%s/config.pbtxt", folder);
+    if (!path) return PARE_MEMORY;
+    if (!access(path, F_OK)) {
+        PARE_TRY(check_inside(arena, folder, path));
+        PARE_TRY(pare_serve_config_read(arena, config, path, name));
+    }
+    return choose_versions(arena, folder, config, out, count);
+}

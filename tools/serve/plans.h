@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plans of a served model, one for each set of input shapes, with a replica for each instance.
+   They compute deterministically, so that a sample's results do not depend on the samples beside
+   it. Made at first use; of those that no one uses, the ones used last are kept. */
+#ifndef PARE_TOOLS_SERVE_PLANS_H
+#define PARE_TOOLS_SERVE_PLANS_H
+
+#include "runtime/exec/batch.h"
+
+typedef struct pare_plans pare_plans;
+typedef struct pare_planned {
+    pare_plan *plan;
+    pare_replicas *replicas; /* (instances) */
+    /* of plans.c */
+    pare_shape *shape; /* (plan inputs) */
+    int users;
+    uint64_t used; /* when, in turns */
+} pare_planned;
+
+/* The model is borrowed. */
+PARE_NODISCARD pare_status pare_plans_new(pare_ctx *ctx, pare_plans **out, const pare_model *model,
+                                          int instances);
+void pare_plans_free(pare_plans *plans); /* no one uses any; or NULL */
+
+/* The plan for these shapes, the caller's until pare_plans_put. Any thread may call; a failure's
+   message is in the caller's context. */
+PARE_NODISCARD pare_status pare_plans_get(pare_plans *plans, pare_ctx *ctx, pare_planned **out,
+                                          const pare_input_shape *shapes, int count);
+void pare_plans_put(pare_plans *plans, pare_planned *planned);
+#endif

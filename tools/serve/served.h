@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A version of a model that is served: its plans, its queue, a thread for each instance, and what
+   it has done. It lives as long as someone has a reference: the repository, and each request until
+   its reply. */
+#ifndef PARE_TOOLS_SERVE_SERVED_H
+#define PARE_TOOLS_SERVE_SERVED_H
+
+#include "tools/serve/config.h"
+#include "tools/serve/plans.h"
+#include "tools/serve/protocol.h"
+#include "tools/serve/regions.h"
+#include "tools/serve/stats.h"
+#include "tools/serve/tasks.h"
+
+#include <pthread.h>
+
+/* An input or output of the model, as the file has it. */
+typedef struct pare_port {
+    const char *name;
+    pare_dtype dtype;
+    pare_shape shape; /* rank -1: unknown; with the axis of samples */
+} pare_port;
+
+typedef struct pare_served pare_served;
+
+typedef struct pare_served_options {
+    const char *name, *path; /* path: of the ONNX file */
+    int64_t version;
+    pare_serve_config config;
+    /* The last reference is gone: the model can be closed, but not by this thread. */
+    void (*idle)(void *user, pare_served *served);
+    void *user;
+} pare_served_options;
+
+typedef struct pare_instance {
+    pare_served *served;
+    int index;
+    pthread_t thread;
+} pare_instance;
+
+struct pare_served {
+    pare_ctx ctx; /* of opening and closing */
+    pare_arena arena;
+    pare_served_options options; /* max_batch is 0 where the model has no axis of samples */
+    const char *name;
+    pare_model *model;
+    pare_port *input, *output;
+    int input_count, output_count;
+    bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
+    pare_plans *plans;
+    pare_batcher *batcher;
+    pare_served_stats stats;
+    pare_instance *instance;
+    int running;       /* instances whose thread was started */
+    int references;    /* changed atomically */
+    pare_task closing; /* of the repository */
+};
+
+/* Reads the model, compares its results alone and beside other samples, and starts its threads.
+   The caller has the one reference. PARE_INPUT, PARE_UNSUPPORTED: the model or its configuration
+   cannot be served. */
+PARE_NODISCARD pare_status pare_served_open(pare_ctx *ctx, pare_served **out,
+                                            const pare_served_options *options);
+/* Ends its threads; there are no references, or it was never given away. NULL is fine. */
+void pare_served_close(pare_served *served);
+
+void pare_served_keep(pare_served *served);    /* one reference more */
+void pare_served_release(pare_served *served); /* one less */
+
+/* Answers an inference request, now or later, and releases the caller's reference. regions: those
+   that it may name, which last until its reply; NULL: none. */
+void pare_served_infer(pare_served *served, pare_exchange *x, pare_regions *regions);
+
+/* The model's metadata, where `versions` is what "versions" lists, and its ModelConfig. NULL:
+   memory is out. */
+json_t *pare_served_metadata(const pare_served *served, json_t *versions);
+json_t *pare_served_config(const pare_served *served);
+
+/* served_run.c: what an instance's thread does. */
+void *pare_instance_main(void *instance);
+
+/* probe.c: runs the model on made-up samples alone and beside others; *same: every output has a row
+   for each sample, with the same bytes. Where it is not, or nothing could be run, `why` says so.
+   Fills in types and ranks of outputs that the file does not give. */
+PARE_NODISCARD pare_status pare_served_probe(pare_served *served, bool *same, char *why,
+                                             size_t size);
+#endif
