@@ -283,20 +283,21 @@ static pare_status run_all(pare_calib_job *j, pare_ranges *out)
 
 enum { DEVICE_UNIT = 32 };
 
-/* Do the tensors that are counted hold `unit` samples one after the other, each as a run of one has
-   it? *out is false, too, where shapes are not known. */
+typedef pare_status (*tensors_fn)(pare_ctx *ctx, const pare_model *model, const char ***names,
+                                  int *count);
+
+/* Do these tensors, of that rank at least, hold DEVICE_UNIT samples one after the other, each as a
+   run of one has it? *out is false, too, where shapes are not known. */
 static pare_status stacks(const pare_calib_job *j, const pare_model *one, const pare_model *many,
-                          bool *out)
+                          tensors_fn list, int rank, bool *out)
 {
     const char **names = NULL;
     int count = 0;
-    PARE_TRY((j->options->minmax_only ? pare_calib_tensors : pare_calib_observed)(j->ctx, j->model,
-                                                                                  &names, &count));
-    *out = true;
+    PARE_TRY(list(j->ctx, j->model, &names, &count));
     for (int i = 0; i < count && *out; i++) {
         const pare_value *a = pare_graph_find_own(one->graph, names[i]),
                          *b = pare_graph_find_own(many->graph, names[i]);
-        *out = a && b && a->shape.rank > 0 && a->shape.rank == b->shape.rank;
+        *out = a && b && a->shape.rank >= rank && a->shape.rank == b->shape.rank;
         for (int k = 0; *out && k < a->shape.rank; k++)
             *out =
                 a->shape.dim[k] > 0 && b->shape.dim[k] == a->shape.dim[k] * (k ? 1 : DEVICE_UNIT);
@@ -305,24 +306,50 @@ static pare_status stacks(const pare_calib_job *j, const pare_model *one, const 
     return PARE_OK;
 }
 
+/* Every tensor must: one that is not observed may have put the samples of one that is in another
+   order. The channels of a tensor of one axis would be its samples. */
+static pare_status all_stack(const pare_calib_job *j, bool *out)
+{
+    pare_model *one = NULL, *many = NULL;
+    pare_status st = pare_calib_run_shapes(j->ctx, j->model, j->data, 1, &one);
+    if (st == PARE_OK) st = pare_calib_run_shapes(j->ctx, j->model, j->data, DEVICE_UNIT, &many);
+    if (st == PARE_OK) st = stacks(j, one, many, pare_calib_tensors, 1, out);
+    if (st == PARE_OK && !j->options->minmax_only)
+        st = stacks(j, one, many, pare_calib_observed, 2, out);
+    pare_model_free(one);
+    pare_model_free(many);
+    if (st != PARE_UNSUPPORTED && st != PARE_INPUT) return st;
+    pare_ctx_clear(j->ctx);
+    *out = false;
+    return PARE_OK;
+}
+
+/* Does every input have a row for each sample? A stored scalar goes with any number of them. */
+static bool inputs_stack(const pare_calib_job *j)
+{
+    const pare_graph *g = j->model->graph;
+    bool all = true;
+    for (int i = 0, k = 0; i < g->in.count; i++) {
+        if (g->in.item[i]->is_init) continue;
+        const pare_shape shape = pare_data_run_shape(j->data, k++, DEVICE_UNIT);
+        all = all && shape.rank > 0 && shape.dim[0] == DEVICE_UNIT;
+    }
+    return all;
+}
+
 /* A model that does not take so many, whatever its inputs say, keeps a sample a run. */
 static pare_status fill_device(pare_calib_job *j)
 {
-    pare_model *one = NULL, *many = NULL;
-    bool good = false;
     int64_t fixed;
-    if (!pare_calib_on_device(j) || j->one_by_one || j->options->sample_count < DEVICE_UNIT)
+    bool good = inputs_stack(j);
+    if (!good || !pare_calib_on_device(j) || j->one_by_one ||
+        j->options->sample_count < DEVICE_UNIT)
         return PARE_OK;
     PARE_TRY(pare_data_run_samples(j->ctx, j->data, j->model, &fixed));
     if (fixed) return PARE_OK;
-    pare_status st = pare_calib_run_shapes(j->ctx, j->model, j->data, 1, &one);
-    if (st == PARE_OK) st = pare_calib_run_shapes(j->ctx, j->model, j->data, DEVICE_UNIT, &many);
-    if (st == PARE_OK) st = stacks(j, one, many, &good);
-    pare_model_free(one);
-    pare_model_free(many);
-    if (st != PARE_OK && st != PARE_UNSUPPORTED && st != PARE_INPUT) return st;
-    if (st != PARE_OK) pare_ctx_clear(j->ctx);
-    if (st != PARE_OK || !good) return PARE_OK;
+    PARE_TRY(all_stack(j, &good));
+    if (!good) return PARE_OK;
+    *j->filled = true;
     j->unit = DEVICE_UNIT;
     j->samples = j->options->sample_count;
     j->runs = (j->samples + j->unit - 1) / j->unit;
@@ -438,13 +465,14 @@ static pare_status calibrate(pare_calib_job *j, pare_ranges **out)
 
 static pare_status calibrate_once(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
                                   pare_data *data, const pare_calib_options *options,
-                                  bool one_by_one)
+                                  bool one_by_one, bool *filled)
 {
     pare_calib_job j = {.ctx = ctx,
                         .model = model,
                         .data = data,
                         .options = options,
                         .one_by_one = one_by_one,
+                        .filled = filled,
                         .add =
                             options->minmax_only ? pare_histogram_add_minmax : pare_histogram_add};
     pare_ranges *ranges = NULL;
@@ -471,8 +499,9 @@ static pare_status calibrate_once(pare_ctx *ctx, pare_ranges **out, const pare_m
 pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *model,
                            pare_data *data, const pare_calib_options *options)
 {
-    const pare_status st = calibrate_once(ctx, out, model, data, options, false);
-    if (st != PARE_MEMORY || !options->device) return st;
+    bool filled = false;
+    const pare_status st = calibrate_once(ctx, out, model, data, options, false, &filled);
+    if (st != PARE_MEMORY || !filled) return st;
     pare_ctx_clear(ctx);
-    return calibrate_once(ctx, out, model, data, options, true);
+    return calibrate_once(ctx, out, model, data, options, true, &filled);
 }

@@ -73,6 +73,7 @@ struct pare_calib_job {
     int64_t samples, runs;
     bool fixed;      /* the unit is the model's batch */
     bool one_by_one; /* on a device, too */
+    bool *filled;    /* becomes true where a run of the device has many samples */
     pare_status (*add)(pare_ctx *ctx, pare_histogram *h, pare_dtype dtype, const void *data,
                        int64_t count);
     pare_replicas *pool;

@@ -206,7 +206,7 @@ static void kept_free(kept *k)
 
 /* --- ending a pass --- */
 
-static void end_pass(pare_capture *f)
+void pare_capture_end(pare_capture *f)
 {
     pare_replicas_free(f->pool);
     pare_plan_free(f->plan);
@@ -236,7 +236,7 @@ static void end_pass(pare_capture *f)
 void pare_capture_free(pare_capture *flow)
 {
     if (!flow) return;
-    end_pass(flow);
+    pare_capture_end(flow);
     for (int i = 0; i < flow->kept_count; i++) kept_free(&flow->kept[i]);
     pare_free(flow->kept);
     pare_free(flow->input);
@@ -417,7 +417,7 @@ static pare_status begin(pare_capture *f, const char *const *names, const bool *
 pare_status pare_capture_begin(pare_capture *flow, const char *const *names, const bool *keep,
                                int count)
 {
-    end_pass(flow);
+    pare_capture_end(flow);
     const char **kept_names = pare_alloc(flow->ctx, (size_t)flow->kept_count, sizeof *kept_names);
     if (!kept_names) return PARE_MEMORY;
     pare_status st = begin(flow, names, keep, count, kept_names);
@@ -563,7 +563,7 @@ pare_status pare_capture_forget(pare_capture *flow, const char *const *names, in
     bool *needed = pare_alloc(flow->ctx, (size_t)flow->kept_count, sizeof *needed);
     if (!needed) return PARE_MEMORY;
     pare_status st = PARE_OK;
-    end_pass(flow);
+    pare_capture_end(flow);
     for (int n = 0; n < g->node_count; n++) g->node[n]->mark = 0;
     for (int i = 0; i < count && st == PARE_OK; i++) {
         pare_value *v = pare_graph_find_own(g, names[i]);

@@ -62,6 +62,8 @@ const pare_shape *pare_capture_shape(const pare_capture *flow, int k);
    same shapes, with as many threads or an equal batch_runs, show the same runs. */
 PARE_NODISCARD pare_status pare_capture_next(pare_capture *flow, pare_capture_batch *out);
 
+/* Ends the pass: what it ran with goes, kept tensors stay. */
+void pare_capture_end(pare_capture *flow);
 /* Forgets kept tensors that computing these names does not begin at. */
 PARE_NODISCARD pare_status pare_capture_forget(pare_capture *flow, const char *const *names,
                                                int count);

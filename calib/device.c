@@ -261,7 +261,8 @@ void pare_calib_load_device(pare_calib_runner *t, int64_t run)
     t->filled = left < j->unit ? left : j->unit;
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) {
         const pare_view to = pare_runner_input(t->replica->runner, i); /* u8 of pixels */
-        const size_t all = pare_view_bytes(&to), bytes = all / (size_t)j->unit * (size_t)t->filled;
+        const size_t all = pare_view_bytes(&to),
+                     bytes = left < j->unit ? all / (size_t)j->unit * (size_t)left : all;
         memcpy(to.data, pare_calib_input(j, i, run), bytes);
         memset((char *)to.data + bytes, 0, all - bytes);
     }

@@ -278,9 +278,10 @@ pare_status pare_output_error_keep(pare_output_error *e, const pare_model *model
     }
     for (int k = 0; k < e->count; k++)
         if (!(e->energy[k] > 0)) e->energy[k] = 1;
-    if (st == PARE_OK && e->begins)
+    if (st == PARE_OK && e->begins) {
+        pare_capture_end(flow);
         e->floats = flow;
-    else
+    } else
         pare_capture_free(flow);
     return st;
 }

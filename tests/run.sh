@@ -95,7 +95,7 @@ python_ready() {
         return 1
     }
     [ -n "${PARE_PYTHON:-}" ] || "$python" -c 'import tritonclient.http' 2>/dev/null ||
-        "$python" -m pip install -q 'tritonclient[http]' >>"$log/pip.log" 2>&1 || true # its test says so
+        "$python" -m pip install -q 'tritonclient[http]' prometheus_client >>"$log/pip.log" 2>&1 || true # its test says so
 }
 
 stage_release() {

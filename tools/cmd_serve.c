@@ -16,7 +16,7 @@
 typedef struct serve_options {
     pare_common common;
     const char *host;
-    int64_t port, max_batch, max_delay, max_queue, instances, max_request;
+    int64_t port, max_batch, max_delay, max_queue, instances, max_request, max_pending;
     bool shared_memory;
     const char *certificate, *key, *token;
 } serve_options;
@@ -35,6 +35,9 @@ static const pare_option table[] = {
                  "runs of a model side by side, each by one thread (as many as --threads)"),
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
+    PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
+                   "size of the bodies of all requests that are not answered yet; more are refused "
+                   "with status 503 (1GiB)"),
     PARE_OPT_FLAG("shared-memory", shared_memory,
                   "let clients of this machine pass tensors in POSIX shared memory, of which they "
                   "may name any that this program may open"),
@@ -51,7 +54,8 @@ static const serve_options defaults = {.host = "127.0.0.1",
                                        .port = 8000,
                                        .max_batch = 32,
                                        .max_queue = 1024,
-                                       .max_request = 256 << 20};
+                                       .max_request = 256 << 20,
+                                       .max_pending = 1 << 30};
 
 /* A server at work. */
 typedef struct server {
@@ -80,6 +84,8 @@ static pare_status check(pare_tool *tool, const void *options)
     const char *device = o->common.device;
     if (device && strcmp(device, "cpu") != 0 && strcmp(device, "auto") != 0)
         return PARE_FAIL(tool->ctx, UNSUPPORTED, "--device %s: serve computes on the CPU", device);
+    if (o->max_pending < o->max_request)
+        return PARE_FAIL(tool->ctx, USAGE, "--max-pending is less than --max-request");
     if (!o->certificate != !o->key)
         return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
     for (int i = 0; i < tool->arg_count; i++)
@@ -96,7 +102,9 @@ static pare_status read_text(pare_tool *tool, const char *path, const char **out
     if (!path) return PARE_OK;
     PARE_TRY(pare_map_open(tool->ctx, &map, path));
     *out = pare_arena_strndup(&tool->arena, (const char *)map.data, map.size);
+    const bool is_text = !map.size || !memchr(map.data, 0, map.size);
     pare_map_close(&map);
+    if (!is_text) return PARE_FAIL(tool->ctx, INPUT, "%s: holds a zero byte, expected text", path);
     return *out ? PARE_OK : PARE_MEMORY;
 }
 
@@ -137,6 +145,7 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     const pare_http_options http = {.host = o->host,
                                     .port = (int)o->port,
                                     .limit = o->max_request,
+                                    .pending = o->max_pending,
                                     .certificate = certificate,
                                     .key = key,
                                     .admit = admit,

@@ -280,31 +280,39 @@ pare_status pare_measure_steps(pare_ctx *ctx, pare_runner *runner, double percen
     return st;
 }
 
+enum { PHASES = 3, MOST_PHASED = 1 << 12 };
+
+/* Times runs into seconds (PHASES, MOST_PHASED); *runs: how many. */
+static pare_status time_phases(pare_ctx *ctx, pare_runner *runner, double *seconds, int *runs)
+{
+    static const double ENOUGH = 0.2;
+    const double start = pare_seconds();
+    pare_phase_times one = {0};
+    pare_runner_time_phases(runner, &one);
+    while (*runs < MOST_PHASED && (*runs < STEP_RUNS || pare_seconds() - start < ENOUGH)) {
+        PARE_TRY(pare_runner_run(runner));
+        PARE_TRY(pare_ctx_poll(ctx));
+        seconds[*runs] = one.copy_in;
+        seconds[MOST_PHASED + *runs] = one.compute;
+        seconds[2 * MOST_PHASED + (*runs)++] = one.copy_out;
+    }
+    return PARE_OK;
+}
+
 pare_status pare_measure_phases(pare_ctx *ctx, pare_runner *runner, double percentile,
                                 pare_phase_times *out)
 {
-    enum { PHASES = 3, MOST = 1 << 12 };
-    static const double ENOUGH = 0.2;
-    double *ms = pare_alloc(ctx, (size_t)PHASES * MOST, sizeof *ms), *from[PHASES];
-    const double start = pare_seconds();
-    pare_phase_times one;
+    double *seconds = pare_alloc(ctx, (size_t)PHASES * MOST_PHASED, sizeof *seconds), at[PHASES];
     int runs = 0;
-    pare_status st = ms ? PARE_OK : PARE_MEMORY;
-    for (int k = 0; k < PHASES; k++) from[k] = ms + k * MOST;
-    pare_runner_time_phases(runner, &one);
-    while (st == PARE_OK && runs < MOST && (runs < STEP_RUNS || pare_seconds() - start < ENOUGH)) {
-        st = pare_runner_run(runner);
-        if (st == PARE_OK) st = pare_ctx_poll(ctx);
-        from[0][runs] = one.copy_in;
-        from[1][runs] = one.compute;
-        from[2][runs++] = one.copy_out;
-    }
+    if (!seconds) return PARE_MEMORY;
+    const pare_status st = time_phases(ctx, runner, seconds, &runs);
     pare_runner_time_phases(runner, NULL);
-    for (int k = 0; st == PARE_OK && k < PHASES; k++) pare_stats_sort(from[k], (size_t)runs);
-    if (st == PARE_OK)
-        *out = (pare_phase_times){pare_stats_percentile(from[0], (size_t)runs, percentile),
-                                  pare_stats_percentile(from[1], (size_t)runs, percentile),
-                                  pare_stats_percentile(from[2], (size_t)runs, percentile)};
-    pare_free(ms);
+    for (int k = 0; st == PARE_OK && k < PHASES; k++) {
+        double *phase = seconds + (size_t)k * MOST_PHASED;
+        pare_stats_sort(phase, (size_t)runs);
+        at[k] = pare_stats_percentile(phase, (size_t)runs, percentile);
+    }
+    if (st == PARE_OK) *out = (pare_phase_times){at[0], at[1], at[2]};
+    pare_free(seconds);
     return st;
 }

@@ -239,9 +239,15 @@ static void batches_are_within_a_bin_of_the_cpu(void **state)
     (void)state;
     compare_net("mlp", 35);
     pare_device *d = open_device();
+    uint64_t start = simt_launches();
+    pare_ranges *few = table_of(&(run){"mlp", d, 5, 1, 1, false, false, NULL});
+    const uint64_t five_runs = simt_launches() - start;
+    start = simt_launches();
     pare_ranges *first = table_of(&(run){"mlp", d, 35, 1, 1, false, false, NULL});
+    assert_true(simt_launches() - start < five_runs); /* of two runs */
     pare_ranges *second = table_of(&(run){"mlp", d, 35, 4, 2, true, false, NULL});
     assert_same_tables(first, second);
+    pare_ranges_free(few);
     pare_ranges_free(first);
     pare_ranges_free(second);
     d->backend->close(d);

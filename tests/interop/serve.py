@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -487,6 +488,28 @@ def limits(folder):
     check('sheds_are_counted', f'outcome="shed"}} {len(shed)}\n' in text, text[:400])
     check('stops_full', server.stop() == 0)
     late_requests(x[:1])
+    pending()
+
+
+def pending():
+    """A body is under way that leaves no room for another; then there is room."""
+    server = Server(ZOO / 'mlp.onnx', '--max-request', '100kB', '--max-pending', '100kB')
+    host, port = server.url.split(':')
+    with socket.create_connection((host, int(port)), 30) as half:
+        half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n{')
+        for _ in range(200):  # until the server has seen it
+            got, headers, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 50000)
+            if got == 503:
+                break
+            time.sleep(0.02)
+        check('pending', got == 503 and headers.get('Retry-After') == '1' and b'waiting already' in body, f'{got} {body}')
+    for _ in range(200):
+        got, _, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 50000)
+        if got != 503:
+            break
+        time.sleep(0.02)
+    check('pending_is_over', got == 400, f'{got} {body}')
+    check('stops_pending', server.stop() == 0)
 
 
 def late_requests(x):

@@ -240,6 +240,24 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
+/* Lists of which each name is compared with each, and JSON that would fill the memory. */
+static void what_is_too_long_is_refused(void **state)
+{
+    enum { LISTED = 1025, JSON = (32 << 20) + 1 };
+    wire *w = *state;
+    char *text = calloc(JSON + 1, 1);
+    assert_non_null(text);
+    size_t n = (size_t)sprintf(text, "{\"inputs\": [], \"outputs\": [{}");
+    for (int i = 1; i < LISTED; i++) n += (size_t)sprintf(text + n, ",{}");
+    memcpy(text + n, "]}", 3);
+    assert_int_equal(read_json(w, text), PARE_INPUT);
+    assert_non_null(strstr(w->ctx.message, "1025 outputs, at most 1024"));
+    memset(text, ' ', JSON);
+    assert_int_equal(read_json(w, text), PARE_INPUT);
+    assert_non_null(strstr(w->ctx.message, "at most 33554432"));
+    free(text);
+}
+
 static void wrong_binary_data_are_named(void **state)
 {
 #define S3(size)                                                                                   \
@@ -441,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(places_in_shared_memory_are_noted, setup, teardown),
         cmocka_unit_test_setup_teardown(strings_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_too_long_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_binary_data_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_requests_fail, setup, teardown),
         cmocka_unit_test(missing_memory_is_a_failure),

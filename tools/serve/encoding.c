@@ -15,8 +15,7 @@ static uInt piece_of(size_t bytes) { return bytes < INT_MAX ? (uInt)bytes : INT_
 
 typedef struct unpacking {
     pare_exchange *x;
-    size_t from;  /* what comes before the body, for its alignment */
-    char *memory; /* of the arena */
+    size_t from; /* what comes before the body, for its alignment */
     size_t room, bytes;
 } unpacking;
 
@@ -26,10 +25,12 @@ static pare_status grow(unpacking *u)
     const size_t limit = u->x->limit + 1;
     size_t room = u->room ? 2 * u->room : 4 * u->x->bytes + 4096;
     if (room > limit) room = limit;
-    char *memory = pare_arena_alloc(&u->x->arena, u->from + room, 1);
-    if (!memory) return PARE_MEMORY;
-    if (u->bytes) memcpy(memory + u->from, u->memory + u->from, u->bytes);
-    u->memory = memory;
+    if (!pare_exchange_hold(u->x, room - u->room)) return PARE_MEMORY;
+    char *memory = aligned_alloc(ALIGN, (u->from + room + ALIGN - 1) / ALIGN * ALIGN);
+    if (!memory) return PARE_FAIL(&u->x->ctx, MEMORY, "out of memory to unpack a request");
+    if (u->bytes) memcpy(memory + u->from, u->x->unpacked + u->from, u->bytes);
+    free(u->x->unpacked);
+    u->x->unpacked = memory;
     u->room = room;
     return PARE_OK;
 }
@@ -42,7 +43,7 @@ static pare_status unpack(unpacking *u, z_stream *z)
         if (u->bytes == u->room) PARE_TRY(grow(u));
         z->next_in = (Bytef *)x->body + taken;
         z->avail_in = piece_of(x->bytes - taken);
-        z->next_out = (Bytef *)u->memory + u->from + u->bytes;
+        z->next_out = (Bytef *)x->unpacked + u->from + u->bytes;
         z->avail_out = piece_of(u->room - u->bytes);
         const uInt in = z->avail_in, out = z->avail_out;
         code = inflate(z, Z_NO_FLUSH);
@@ -77,7 +78,7 @@ pare_status pare_encoding_decode(pare_exchange *x)
         return PARE_FAIL(&x->ctx, MEMORY, "out of memory to unpack a request");
     const pare_status st = unpack(&u, &z);
     (void)inflateEnd(&z);
-    x->body = u.memory ? u.memory + u.from : "";
+    x->body = x->unpacked ? x->unpacked + u.from : "";
     x->bytes = u.bytes;
     return st;
 }
@@ -104,7 +105,7 @@ static pare_status pack(pare_exchange *x, z_stream *z)
 {
     pare_reply *r = &x->reply;
     size_t given = 0, made = 0;
-    const size_t room = r->bytes + r->bytes / 1000 + 1024; /* more than zlib ever takes */
+    const size_t room = deflateBound(z, r->bytes);
     char *packed = malloc(room);
     if (!packed) return PARE_FAIL(&x->ctx, MEMORY, "out of memory to compress a response");
     for (int code = Z_OK; code != Z_STREAM_END;) {
@@ -116,6 +117,9 @@ static pare_status pack(pare_exchange *x, z_stream *z)
         code = deflate(z, given + in == r->bytes ? Z_FINISH : Z_NO_FLUSH);
         given += in - z->avail_in;
         made += out - z->avail_out;
+        if (code == Z_OK || code == Z_STREAM_END) continue;
+        free(packed);
+        return PARE_FAIL(&x->ctx, IO, "a response cannot be compressed");
     }
     free(r->body);
     r->body = packed;

@@ -15,8 +15,23 @@ void pare_exchange_init(pare_exchange *x, const pare_ctx *parent)
 
 void pare_exchange_free(pare_exchange *x)
 {
+    if (x->held) (void)__atomic_fetch_sub(x->held, x->holds, __ATOMIC_RELAXED);
     pare_arena_free(&x->arena);
+    free(x->unpacked);
     free(x->reply.body);
+}
+
+bool pare_exchange_hold(pare_exchange *x, size_t bytes)
+{
+    if (!x->held) return true;
+    if (__atomic_add_fetch(x->held, bytes, __ATOMIC_RELAXED) <= x->most_held) {
+        x->holds += bytes;
+        return true;
+    }
+    (void)__atomic_fetch_sub(x->held, bytes, __ATOMIC_RELAXED);
+    x->reply.retry_after = 1;
+    (void)PARE_FAIL(&x->ctx, MEMORY, "requests of %zu bytes are waiting already", x->most_held);
+    return false;
 }
 
 int pare_reply_code(pare_status st)

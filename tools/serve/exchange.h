@@ -42,6 +42,11 @@ struct pare_exchange {
     size_t limit;     /* bytes that the body may have once it is unpacked */
     const char *body; /* 64-byte aligned behind the JSON that json_bytes tells of */
     size_t bytes;     /* of the body */
+    char *unpacked;   /* the memory of a body that was compressed; NULL: it was not */
+    size_t *held;     /* bytes of all exchanges of the transport, changed atomically; NULL: they
+                         are not counted */
+    size_t most_held; /* of *held */
+    size_t holds;     /* bytes of this one in *held */
     pare_reply reply;
     /* Called once, by any thread, when the reply is made. The exchange may be gone when it returns.
      */
@@ -51,6 +56,9 @@ struct pare_exchange {
 void pare_exchange_init(pare_exchange *x, const pare_ctx *parent);
 /* The reply's body, too. */
 void pare_exchange_free(pare_exchange *x);
+/* Counts more bytes of memory for the request, until it ends. False: there would be too many; the
+   context says so, and the reply is to be tried again. */
+bool pare_exchange_hold(pare_exchange *x, size_t bytes);
 
 /* The code for a failure that is the request's fault or not. */
 int pare_reply_code(pare_status st);

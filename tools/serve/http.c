@@ -18,9 +18,10 @@
 enum {
     POOL = 256 << 10, /* bytes of a connection's buffers: large bodies come in large pieces */
     MOST_CONNECTIONS = 8192,
-    IDLE_SECONDS = 600,   /* a connection on which nothing happens is closed */
-    QUIET_MS = 300,       /* draining ends when no request came for so long */
-    ARRIVAL_SECONDS = 30, /* a request that still comes after so long is lost */
+    IDLE_SECONDS = 600, /* a connection on which nothing happens is closed */
+    QUIET_MS = 300,     /* draining ends when no request came for so long */
+    SLOW_SECONDS = 30, /* a request that still comes after so long, or a reply that is still sent so
+                          long after the last was made, is lost */
     ALIGN = 64
 };
 
@@ -29,11 +30,12 @@ struct pare_http {
     pare_http_options options;
     struct MHD_Daemon *daemon;
     int listener, port;
-    atomic_bool draining;
-    atomic_int arriving, answering; /* requests whose body comes; that wait for their reply or send
-                                       it */
-    atomic_uint seen;               /* requests so far */
-    atomic_int resuming;            /* threads that hand a reply over */
+    atomic_bool draining, closed;            /* closed: requests are refused */
+    atomic_int arriving, answering, sending; /* requests whose body comes; that wait for their
+                                                reply; that send it */
+    atomic_uint seen;                        /* requests so far */
+    atomic_int resuming;                     /* threads that hand a reply over */
+    size_t held;                             /* bytes of requests, changed atomically */
 };
 
 /* Who goes on with a request: the thread of the transport, or who makes the reply. */
@@ -46,7 +48,8 @@ typedef struct request {
     atomic_int state;
     char *block;         /* the body's memory */
     size_t from, room;   /* of the body in it */
-    atomic_int *counted; /* as arriving or answering */
+    size_t dropped;      /* bytes of a body that is not taken */
+    atomic_int *counted; /* as arriving, answering or sending */
 } request;
 
 /* --- a request --- */
@@ -68,11 +71,15 @@ static void on_done(pare_exchange *x)
     atomic_fetch_sub(&http->resuming, 1); /* by now the request may be gone */
 }
 
-/* Room for a body of so many bytes; false: memory is out. */
+/* Room for a body of so many bytes; false: memory is out, or the request was refused. */
 static bool make_room(request *q, size_t bytes)
 {
     if (bytes <= q->room && q->block) return true;
     const size_t room = bytes > 2 * q->room ? bytes : 2 * q->room;
+    if (!pare_exchange_hold(&q->x, room - q->room)) {
+        pare_exchange_fail(&q->x, PARE_HTTP_UNAVAILABLE);
+        return false;
+    }
     char *block = aligned_alloc(ALIGN, (q->from + room + 2 * ALIGN - 1) / ALIGN * ALIGN);
     if (!block) return false;
     if (q->x.bytes) memcpy(block + q->from, q->block + q->from, q->x.bytes);
@@ -110,6 +117,8 @@ static request *request_new(pare_http *http, struct MHD_Connection *connection, 
     q->x.encoding = header(q, MHD_HTTP_HEADER_CONTENT_ENCODING);
     q->x.accept_encoding = header(q, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     q->x.limit = (size_t)http->options.limit;
+    q->x.held = &http->held;
+    q->x.most_held = (size_t)http->options.pending;
     q->x.authorization = header(q, MHD_HTTP_HEADER_AUTHORIZATION);
     q->from = (ALIGN - announced(q, "Inference-Header-Content-Length") % ALIGN) % ALIGN;
     if (q->x.method && q->x.path) return q;
@@ -167,6 +176,7 @@ static struct MHD_Response *response_new(request *q)
 static enum MHD_Result send_reply(request *q)
 {
     struct MHD_Response *response = response_new(q);
+    count_as(q, &q->http->sending);
     if (!response) return MHD_NO;
     const enum MHD_Result sent =
         MHD_queue_response(q->connection, (unsigned)q->x.reply.code, response);
@@ -187,8 +197,11 @@ static void refuse_size(request *q)
 static enum MHD_Result reply(request *q)
 {
     int handled = HANDLED;
-    count_as(q, &q->http->answering);
-    q->http->options.handle(q->http->options.user, &q->x);
+    count_as(q, &q->http->answering); /* before it looks whether that is too late */
+    if (atomic_load(&q->http->closed))
+        pare_exchange_refuse(&q->x, PARE_HTTP_UNAVAILABLE, "the server has ended");
+    else
+        q->http->options.handle(q->http->options.user, &q->x);
     if (is_replied(q)) return send_reply(q);
     MHD_suspend_connection(q->connection);
     if (!atomic_compare_exchange_strong(&q->state, &handled, WAITING))
@@ -196,16 +209,18 @@ static enum MHD_Result reply(request *q)
     return MHD_YES;
 }
 
-/* A piece of the body. That of a request that was refused is read to its end: a client that still
-   sends would not see the reply. */
+/* A piece of the body. That of a request that was refused is read to its end, as far as a body may
+   go: a client that still sends would not see the reply. */
 static enum MHD_Result take_piece(request *q, const char *data, size_t *bytes)
 {
-    const size_t all = q->x.bytes + *bytes;
-    if (!is_replied(q) && all > (size_t)q->http->options.limit) refuse_size(q);
-    if (!is_replied(q)) {
-        if (!make_room(q, all)) return MHD_NO;
+    const size_t all = q->x.bytes + *bytes, limit = (size_t)q->http->options.limit;
+    if (!is_replied(q) && all > limit) refuse_size(q);
+    if (!is_replied(q) && make_room(q, all)) {
         memcpy(q->block + q->from + q->x.bytes, data, *bytes);
         q->x.bytes = all;
+    } else {
+        q->dropped += *bytes;
+        if (!is_replied(q) || q->dropped > 2 * limit) return MHD_NO;
     }
     *bytes = 0;
     return MHD_YES;
@@ -221,7 +236,7 @@ static enum MHD_Result begin(request *q)
     if (http->options.admit(http->options.user, &q->x)) {
         if (bytes > (size_t)http->options.limit)
             refuse_size(q);
-        else if (bytes && !make_room(q, bytes))
+        else if (bytes && !make_room(q, bytes) && !is_replied(q))
             return MHD_NO;
     }
     return is_replied(q) && header(q, MHD_HTTP_HEADER_EXPECT) ? send_reply(q) : MHD_YES;
@@ -357,23 +372,32 @@ static void take_waiting(pare_http *http)
         (void)MHD_add_connection(http->daemon, fd, (struct sockaddr *)&from, bytes);
 }
 
+/* Waits until nothing is under way: for requests until they are answered, for those that only come,
+   or whose reply is only sent, for SLOW_SECONDS. */
+static void await_quiet(pare_http *http)
+{
+    enum { STEP_MS = 5, SLOW_MS = SLOW_SECONDS * 1000 };
+    unsigned seen = atomic_load(&http->seen);
+    for (int quiet = 0, all = 0, sent = 0; quiet < QUIET_MS; all += STEP_MS, sent += STEP_MS) {
+        sleep_ms(STEP_MS);
+        const bool answers = atomic_load(&http->answering) > 0;
+        const bool comes = atomic_load(&http->arriving) > 0 || atomic_load(&http->seen) != seen;
+        if (answers) sent = 0;
+        const bool sends = atomic_load(&http->sending) > 0 && sent < SLOW_MS;
+        seen = atomic_load(&http->seen);
+        quiet = answers || sends || (comes && all < SLOW_MS) ? 0 : quiet + STEP_MS;
+    }
+}
+
 void pare_http_drain(pare_http *http)
 {
-    enum { STEP_MS = 5 };
     atomic_store(&http->draining, true);
     (void)MHD_quiesce_daemon(http->daemon);
     take_waiting(http);
     (void)shutdown(http->listener, SHUT_RDWR); /* from now on connections are refused */
-    unsigned seen = atomic_load(&http->seen);
-    for (int quiet = 0, all = 0; quiet < QUIET_MS; all += STEP_MS) {
-        sleep_ms(STEP_MS);
-        const bool is_late = all >= ARRIVAL_SECONDS * 1000;
-        const bool busy = atomic_load(&http->answering) > 0 ||
-                          (atomic_load(&http->arriving) > 0 && !is_late) ||
-                          (atomic_load(&http->seen) != seen && !is_late);
-        seen = atomic_load(&http->seen);
-        quiet = busy ? 0 : quiet + STEP_MS;
-    }
+    await_quiet(http);
+    atomic_store(&http->closed, true);
+    while (atomic_load(&http->answering)) sleep_ms(1); /* that were not refused yet */
 }
 
 void pare_http_close(pare_http *http)

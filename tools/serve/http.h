@@ -12,6 +12,7 @@ typedef struct pare_http_options {
     const char *host;              /* address or name to listen on */
     int port;                      /* 0: any that is free */
     int64_t limit;                 /* bytes of a request's body at most */
+    int64_t pending;               /* bytes of all that are not answered yet */
     const char *certificate, *key; /* PEM text, with which TLS is spoken; NULL: it is not */
     /* Is the request taken, whose body has not been read? Else it makes the reply. */
     bool (*admit)(void *user, pare_exchange *x);
@@ -27,7 +28,7 @@ PARE_NODISCARD pare_status pare_http_open(pare_ctx *ctx, pare_http **out,
 /* The port that it listens on. */
 int pare_http_port(const pare_http *http);
 /* Accepts no connection any more, answers every request that has come or is coming on those that
-   are there, and ends them. */
+   are there, and ends them: what comes or is read by a client for more than 30 s is lost. */
 void pare_http_drain(pare_http *http);
 /* After pare_http_drain. NULL is fine. */
 void pare_http_close(pare_http *http);

@@ -149,10 +149,26 @@ static const char *find_difference(const probe *p, int64_t row)
     return NULL;
 }
 
+/* Do made-up samples differ? Of equal ones nothing is seen. */
+static bool rows_differ(const probe *p)
+{
+    for (int i = 0; i < pare_plan_input_count(p->many->plan); i++) {
+        const pare_view all = pare_runner_input(runner_of(p->many), i);
+        const size_t bytes = pare_view_bytes(&all) / (size_t)p->rows;
+        if (all.dtype != PARE_string && bytes && memcmp(all.data, row_at(&all, p->rows, 1), bytes))
+            return true;
+    }
+    return false;
+}
+
 static pare_status compare(probe *p, bool *same, char *why, size_t size)
 {
     const int64_t rows[] = {0, 1, p->rows - 1};
     PARE_TRY(run_many(p));
+    if (!rows_differ(p)) {
+        snprintf(why, size, "made-up samples of its inputs' types are all alike");
+        return PARE_OK;
+    }
     for (int i = 0; i < 3; i++) {
         PARE_TRY(run_row(p, rows[i]));
         const char *output = find_difference(p, rows[i]);

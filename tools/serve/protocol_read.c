@@ -28,6 +28,11 @@ pare_dtype pare_infer_type_find(const char *name)
     return PARE_NOTYPE;
 }
 
+enum {
+    MOST_LISTED = 1024,  /* inputs, and outputs, of a request */
+    MOST_JSON = 32 << 20 /* bytes; what is parsed takes many times as many */
+};
+
 /* A request while it is read. */
 typedef struct reader {
     pare_arena *arena;
@@ -350,6 +355,10 @@ static pare_status read_lists(reader *r, const json_t *root, pare_infer_request 
     PARE_TRY(read_part(r, root, "the request", "outputs", JSON_ARRAY, &outputs));
     if (!inputs) return PARE_FAIL(r->ctx, INPUT, "the request: no array 'inputs'");
     const size_t in = json_array_size(inputs), wanted = json_array_size(outputs);
+    if (in > MOST_LISTED || wanted > MOST_LISTED)
+        return PARE_FAIL(r->ctx, INPUT,
+                         "the request lists %zu inputs and %zu outputs, at most %d are read", in,
+                         wanted, MOST_LISTED);
     out->input = pare_arena_alloc(r->arena, in + 1, sizeof *out->input);
     out->wanted = pare_arena_alloc(r->arena, wanted + 1, sizeof *out->wanted);
     if (!out->input || !out->wanted) return PARE_MEMORY;
@@ -378,6 +387,11 @@ pare_status pare_infer_read(pare_arena *arena, pare_infer_request *out, const ch
     json_error_t error;
     reader r = {arena, arena->ctx, json_bytes, body + json_bytes, bytes - json_bytes};
     *out = (pare_infer_request){0};
+    if (json_bytes > MOST_JSON)
+        return PARE_FAIL(r.ctx, INPUT,
+                         "the request's JSON has %zu bytes, at most %d are read; tensors may come "
+                         "as binary data",
+                         json_bytes, MOST_JSON);
     json_t *root = json_loadb(body, json_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!root)
         return PARE_FAIL(r.ctx, INPUT, "the request's JSON, line %d, column %d: %s", error.line,

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { MOST_REGIONS = 1024 }; /* each holds a descriptor */
+
 struct pare_region {
     pare_region *next;
     char *name, *key;
@@ -48,6 +50,14 @@ static pare_region **find(pare_regions *r, const char *name)
     return NULL;
 }
 
+/* Under the lock. */
+static int count_regions(const pare_regions *r)
+{
+    int count = 0;
+    for (const pare_region *one = r->first; one; one = one->next) count++;
+    return count;
+}
+
 static pare_status open_object(pare_ctx *ctx, pare_region *one)
 {
     struct stat info;
@@ -82,6 +92,9 @@ pare_status pare_regions_add(pare_regions *r, pare_ctx *ctx, const char *name, c
     (void)pthread_mutex_lock(&r->lock);
     if (st == PARE_OK && find(r, name))
         st = PARE_FAIL(ctx, INPUT, "region '%s' is registered already", name);
+    if (st == PARE_OK && count_regions(r) == MOST_REGIONS)
+        st = PARE_FAIL(ctx, INPUT, "region '%s': %d regions are registered, more are not taken",
+                       name, MOST_REGIONS);
     if (st == PARE_OK) {
         one->next = r->first;
         r->first = one;

@@ -141,6 +141,9 @@ static pare_status fill(pare_served *s)
     PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
     PARE_TRY(read_ports(s));
     PARE_TRY(check_config(s));
+    o->config.file = NULL; /* these are the caller's, and checked */
+    o->config.input = o->config.output = NULL;
+    o->config.input_count = o->config.output_count = 0;
     PARE_TRY(pare_plans_new(&s->ctx, &s->plans, s->model, (int)o->config.instances));
     PARE_TRY(try_samples(s));
     return start(s);
