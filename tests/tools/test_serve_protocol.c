@@ -426,6 +426,11 @@ static void classes_are_the_largest_values(void **state)
     static const char all[] = "\"shape\":[6],\"data\":[\"5.000000:3\",\"5.000000:4\","
                               "\"5.000000:5\",\"3.000000:1\",\"2.000000:2\",\"1.000000:0\"]}]}";
     assert_memory_equal(w->reply.body + w->reply.bytes - strlen(all), all, strlen(all));
+    /* whole numbers that f32 would round are told apart */
+    const int64_t large[] = {(1 << 24) + 1, (1 << 24) + 2, 1 << 24};
+    const pare_infer_tensor l = {"y", PARE_s64, 1, {3}, large, sizeof large, {0}};
+    good(w, write_one(w, &l, (pare_infer_wanted){"y", false, 3, {0}}, false));
+    assert_non_null(strstr(w->reply.body, "\"16777218.000000:1\",\"16777217.000000:0\""));
 }
 
 static void what_json_cannot_hold_is_refused(void **state)

@@ -63,9 +63,14 @@ static double number_at(const pare_infer_tensor *t, int64_t i)
 {
     const char *at = (const char *)t->data + (size_t)i * (size_t)pare_type(t->dtype)->bits / 8;
     double d;
-    if (t->dtype != PARE_f64) return (double)pare_type(t->dtype)->to_f32(at);
-    memcpy(&d, at, sizeof d);
-    return d;
+    int32_t s32;
+    int64_t s64;
+    switch (t->dtype) {
+    case PARE_f64: memcpy(&d, at, sizeof d); return d;
+    case PARE_s32: memcpy(&s32, at, sizeof s32); return s32;
+    case PARE_s64: memcpy(&s64, at, sizeof s64); return (double)s64;
+    default: return (double)pare_type(t->dtype)->to_f32(at);
+    }
 }
 
 typedef struct place {
