@@ -186,11 +186,12 @@ static pare_status time_streams(pare_tool *tool, const bench_options *o, pare_st
 }
 
 /* The median times of one stream's phases, where it alone works. */
-static pare_status time_phases(pare_tool *tool, const pare_streams *streams)
+static pare_status time_phases(pare_tool *tool, const bench_options *o, const pare_streams *streams)
 {
+    const pare_measure_options options = {o->warm_up, o->duration, o->iterations};
     pare_phase_times t;
     if (!tool->device) return PARE_OK;
-    PARE_TRY(pare_measure_phases(tool->ctx, pare_streams_runner(streams, 0), 50, &t));
+    PARE_TRY(pare_measure_phases(tool->ctx, pare_streams_runner(streams, 0), &options, 50, &t));
     json_object_set_new(tool->facts, "phases_ms",
                         json_pack("{s:f, s:f, s:f}", "copy_in", 1e3 * t.copy_in, "compute",
                                   1e3 * t.compute, "copy_out", 1e3 * t.copy_out));
@@ -223,7 +224,7 @@ static pare_status measure_plan(pare_tool *tool, const bench_options *o, const p
     PARE_TRY(pare_streams_new(tool->ctx, &streams, plan, (int)o->streams));
     pare_log_memory(tool, (size_t)o->streams * pare_plan_activation_bytes(plan));
     pare_status st = time_streams(tool, o, streams, batch);
-    if (st == PARE_OK) st = time_phases(tool, streams);
+    if (st == PARE_OK) st = time_phases(tool, o, streams);
     if (st == PARE_OK && pare_plan_emulates(plan)) say_emulated(tool);
     if (st == PARE_OK)
         json_object_set_new(tool->facts, "peak_memory_bytes", json_integer(pare_peak_memory()));

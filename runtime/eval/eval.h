@@ -116,9 +116,10 @@ PARE_NODISCARD pare_status pare_measure_timed(pare_ctx *ctx, pare_runner *runner
 /* Seconds of each step (pare_plan_step_count), this percentile (in [0, 100]) of 21 runs. */
 PARE_NODISCARD pare_status pare_measure_steps(pare_ctx *ctx, pare_runner *runner, double percentile,
                                               double *seconds);
-/* The same of the phases of a run on a device, of at least 21 runs and 0.2 seconds; the percentile
-   of each. */
+/* The same of the phases of a run on a device: the percentile of each, of as many runs as last 0.2
+   seconds and are 21, or less where the options ask for less. */
 PARE_NODISCARD pare_status pare_measure_phases(pare_ctx *ctx, pare_runner *runner,
+                                               const pare_measure_options *options,
                                                double percentile, pare_phase_times *out);
 void pare_times_free(pare_times *times);
 /* Two runners in turn, so that what else continues hits both alike. A number is the mean of as many

@@ -283,13 +283,14 @@ pare_status pare_measure_steps(pare_ctx *ctx, pare_runner *runner, double percen
 enum { PHASES = 3, MOST_PHASED = 1 << 12 };
 
 /* Times runs into seconds (PHASES, MOST_PHASED); *runs: how many. */
-static pare_status time_phases(pare_ctx *ctx, pare_runner *runner, double *seconds, int *runs)
+static pare_status time_phases(pare_ctx *ctx, pare_runner *runner,
+                               const pare_measure_options *options, double *seconds, int *runs)
 {
-    static const double ENOUGH = 0.2;
-    const double start = pare_seconds();
+    const double start = pare_seconds(), enough = fmin(0.2, options->duration);
+    const int64_t least = options->iterations < STEP_RUNS ? options->iterations : STEP_RUNS;
     pare_phase_times one = {0};
     pare_runner_time_phases(runner, &one);
-    while (*runs < MOST_PHASED && (*runs < STEP_RUNS || pare_seconds() - start < ENOUGH)) {
+    while (*runs < MOST_PHASED && (*runs < least || pare_seconds() - start < enough)) {
         PARE_TRY(pare_runner_run(runner));
         PARE_TRY(pare_ctx_poll(ctx));
         seconds[*runs] = one.copy_in;
@@ -299,13 +300,14 @@ static pare_status time_phases(pare_ctx *ctx, pare_runner *runner, double *secon
     return PARE_OK;
 }
 
-pare_status pare_measure_phases(pare_ctx *ctx, pare_runner *runner, double percentile,
+pare_status pare_measure_phases(pare_ctx *ctx, pare_runner *runner,
+                                const pare_measure_options *options, double percentile,
                                 pare_phase_times *out)
 {
     double *seconds = pare_alloc(ctx, (size_t)PHASES * MOST_PHASED, sizeof *seconds), at[PHASES];
     int runs = 0;
     if (!seconds) return PARE_MEMORY;
-    const pare_status st = time_phases(ctx, runner, seconds, &runs);
+    const pare_status st = time_phases(ctx, runner, options, seconds, &runs);
     pare_runner_time_phases(runner, NULL);
     for (int k = 0; st == PARE_OK && k < PHASES; k++) {
         double *phase = seconds + (size_t)k * MOST_PHASED;

@@ -55,7 +55,7 @@ for n in 20 40 80 120 150 200; do check "failing_$n" failing $n; done
 if [ -n "$nvtx" ]; then
     export NVTX_LOG="$folder/ranges" NVTX_INJECTION64_PATH="$nvtx"
     check nvtx bench
-    check nvtx_phases lines '^copy in$' ranges 4 # two runs that are not counted, two that are
+    check nvtx_phases lines '^copy in$' ranges 6 # two runs that are not counted, two that are, two for phases
     check nvtx_nodes lines '^  /2/Relu$' ranges 2 # run step by step, then recorded
     check nvtx_balanced lines unbalanced ranges 0
 else
