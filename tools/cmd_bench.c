@@ -57,26 +57,6 @@ static const pare_option table[] = {
 static const bench_options defaults = {
     .warm_up = 200, .duration = 3, .iterations = 10, .streams = 1, .percentile = "90,95,99"};
 
-enum { MOST_PERCENTILES = 16 };
-
-static pare_status parse_percentiles(pare_ctx *ctx, const char *text, double *out, int *count)
-{
-    *count = 0;
-    for (const char *at = text; at;) {
-        char *end;
-        double value = strtod(at, &end);
-        if (end == at || (*end && *end != ',') || !(value >= 0 && value <= 100) ||
-            *count == MOST_PERCENTILES)
-            return PARE_FAIL(ctx, USAGE,
-                             "--percentile %s: expected up to %d numbers from 0 to 100 with "
-                             "commas between them",
-                             text, MOST_PERCENTILES);
-        out[(*count)++] = value;
-        at = *end ? end + 1 : NULL;
-    }
-    return PARE_OK;
-}
-
 /* --- shapes --- */
 
 static pare_status choose_shapes(pare_tool *tool, const pare_model *model, const bench_options *o,
@@ -166,10 +146,10 @@ static pare_status time_streams(pare_tool *tool, const bench_options *o, pare_st
                                 double batch)
 {
     pare_measure_options options = {o->warm_up, o->duration, o->iterations};
-    double percentiles[MOST_PERCENTILES];
+    double percentiles[PARE_PERCENTILES];
     int count;
     pare_watch *watch;
-    PARE_TRY(parse_percentiles(tool->ctx, o->percentile, percentiles, &count));
+    PARE_TRY(pare_percentiles_parse(tool->ctx, o->percentile, percentiles, &count));
     PARE_TRY(pare_watch_start(tool->ctx, &watch, tool->device));
     pare_status st = pare_streams_measure(streams, &options);
     json_t *device = pare_watch_end(watch);
@@ -285,9 +265,9 @@ static pare_status run(pare_tool *tool, const void *options)
 {
     const bench_options *o = options;
     pare_model *model;
-    double percentiles[MOST_PERCENTILES];
+    double percentiles[PARE_PERCENTILES];
     int count;
-    PARE_TRY(parse_percentiles(tool->ctx, o->percentile, percentiles, &count));
+    PARE_TRY(pare_percentiles_parse(tool->ctx, o->percentile, percentiles, &count));
     PARE_TRY(pare_results_check(tool->ctx, o->append));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     if (o->cache) pare_make_cache(tool->ctx, o->cache);

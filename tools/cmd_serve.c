@@ -8,6 +8,7 @@
 #include "tools/serve/api.h"
 #include "tools/serve/http.h"
 #include "tools/text.h"
+#include "tools/token.h"
 
 #include <errno.h>
 #include <string.h>
@@ -108,19 +109,6 @@ static pare_status read_text(pare_tool *tool, const char *path, const char **out
     return *out ? PARE_OK : PARE_MEMORY;
 }
 
-/* The one word of the file. */
-static pare_status read_token(pare_tool *tool, const char *path, const char **out)
-{
-    const char *text = NULL;
-    PARE_TRY(read_text(tool, path, &text));
-    if (!text) return PARE_OK;
-    const size_t blank = strspn(text, " \t\r\n"), n = strcspn(text + blank, " \t\r\n");
-    if (!n || text[blank + n + strspn(text + blank + n, " \t\r\n")])
-        return PARE_FAIL(tool->ctx, INPUT, "%s: expected one word, the token", path);
-    *out = pare_arena_strndup(&tool->arena, text + blank, n);
-    return *out ? PARE_OK : PARE_MEMORY;
-}
-
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
 {
     pare_repository_options options = {.path = tool->arg, .count = tool->arg_count};
@@ -138,7 +126,7 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     const char *certificate = NULL, *key = NULL;
     PARE_TRY(read_text(tool, o->certificate, &certificate));
     PARE_TRY(read_text(tool, o->key, &key));
-    PARE_TRY(read_token(tool, o->token, &out->api.token));
+    PARE_TRY(pare_token_read(&tool->arena, &out->api.token, o->token));
     PARE_TRY(open_repository(tool, o, out));
     out->api.repository = out->repository;
     out->api.regions = o->shared_memory ? &out->regions : NULL;

@@ -127,6 +127,14 @@ static const struct row {
     {"zoo", "diff.regressions[]", FINDING_KEYS},
     {"zoo", "diff.improvements[]", FINDING_KEYS},
     {"serve", "", "models:array seconds:number"},
+    {"load", "", "url:string model:string data:object rates:array knee?object"},
+    {"load", "data", DATA_KEYS},
+    {"load", "rates[]",
+     "offered_per_s:number due:integer sent:integer answered:integer shed:integer failed:integer "
+     "throughput_per_s:number latency_ms?object mean_batch?number top1?number "
+     "top1_interval?array notes:array"},
+    {"load", "rates[].latency_ms", LATENCY_KEYS},
+    {"load", "knee", "offered_per_s?number highest:boolean text:string"},
     {"report", "", "comparisons:array"},
     {"report", "comparisons[]", "models:array data?object"},
     {"report", "comparisons[].data", DATA_KEYS},

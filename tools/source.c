@@ -25,7 +25,7 @@ static const char *mapped(const pare_list *map, const char *input)
     return NULL;
 }
 
-static pare_status check_map(pare_ctx *ctx, const pare_list *map, pare_value *const *inputs,
+static pare_status check_map(pare_ctx *ctx, const pare_list *map, const pare_data_input *inputs,
                              int count, const char *path)
 {
     for (int m = 0; m < map->count; m++) {
@@ -35,34 +35,27 @@ static pare_status check_map(pare_ctx *ctx, const pare_list *map, pare_value *co
             return PARE_FAIL(ctx, USAGE, "--map %s: expected INPUT=/path", map->item[m]);
         size_t n = (size_t)(equals - map->item[m]);
         for (int i = 0; i < count; i++)
-            known |= strlen(inputs[i]->name) == n && !strncmp(inputs[i]->name, map->item[m], n);
+            known |= strlen(inputs[i].name) == n && !strncmp(inputs[i].name, map->item[m], n);
         if (!known)
             return PARE_FAIL(ctx, INPUT,
                              "%s: --map %s: the model has no input of this name; its first "
                              "is '%s'",
-                             path, map->item[m], count ? inputs[0]->name : "(none)");
+                             path, map->item[m], count ? inputs[0].name : "(none)");
     }
     return PARE_OK;
 }
 
-static pare_status open_data(pare_tool *tool, pare_source *out, const pare_model *model,
-                             const pare_source_options *options)
+static pare_status inputs_of(pare_arena *arena, const pare_model *model, pare_data_input **out,
+                             int *count)
 {
-    int count;
-    pare_value **inputs = pare_model_inputs(&tool->arena, model, &count);
+    pare_value **inputs = pare_model_inputs(arena, model, count);
     if (!inputs) return PARE_MEMORY;
-    PARE_TRY(check_map(tool->ctx, &options->map, inputs, count, model->path));
-    pare_data_input *wanted = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *wanted);
-    if (!wanted) return PARE_MEMORY;
-    for (int i = 0; i < count; i++) {
-        wanted[i].name = inputs[i]->name;
-        wanted[i].dtype = inputs[i]->dtype;
-        wanted[i].shape = inputs[i]->shape;
-        wanted[i].dataset = mapped(&options->map, inputs[i]->name);
-    }
-    out->inputs = wanted;
-    out->input_count = count;
-    return pare_data_open_isolated(tool->ctx, &out->data, options->data, wanted, count);
+    *out = pare_arena_alloc(arena, (size_t)*count, sizeof **out);
+    if (!*out) return PARE_MEMORY;
+    for (int i = 0; i < *count; i++)
+        (*out)[i] = (pare_data_input){
+            .name = inputs[i]->name, .dtype = inputs[i]->dtype, .shape = inputs[i]->shape};
+    return PARE_OK;
 }
 
 static pare_status parse_range(pare_ctx *ctx, const pare_source_options *options, int64_t all,
@@ -129,14 +122,27 @@ static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_o
     return PARE_OK;
 }
 
-pare_status pare_source_open_first(pare_tool *tool, pare_source *out, const pare_model *model,
-                                   const pare_source_options *options, int64_t own)
+pare_status pare_source_open_inputs(pare_tool *tool, pare_source *out, const char *path,
+                                    pare_data_input *inputs, int count,
+                                    const pare_source_options *options, int64_t own)
 {
-    *out = (pare_source){.ctx = tool->ctx};
-    PARE_TRY(open_data(tool, out, model, options));
+    *out = (pare_source){.inputs = inputs, .input_count = count, .ctx = tool->ctx};
+    PARE_TRY(check_map(tool->ctx, &options->map, inputs, count, path));
+    for (int i = 0; i < count; i++) inputs[i].dataset = mapped(&options->map, inputs[i].name);
+    PARE_TRY(pare_data_open_isolated(tool->ctx, &out->data, options->data, inputs, count));
     pare_status st = choose(tool, out, options, own);
     if (st != PARE_OK) pare_source_close(out);
     return st;
+}
+
+pare_status pare_source_open_first(pare_tool *tool, pare_source *out, const pare_model *model,
+                                   const pare_source_options *options, int64_t own)
+{
+    pare_data_input *inputs;
+    int count;
+    *out = (pare_source){.ctx = tool->ctx};
+    PARE_TRY(inputs_of(&tool->arena, model, &inputs, &count));
+    return pare_source_open_inputs(tool, out, model->path, inputs, count, options, own);
 }
 
 pare_status pare_source_open(pare_tool *tool, pare_source *out, const pare_model *model,

@@ -50,6 +50,12 @@ PARE_NODISCARD pare_status pare_source_open(pare_tool *tool, pare_source *out,
 PARE_NODISCARD pare_status pare_source_open_first(pare_tool *tool, pare_source *out,
                                                   const pare_model *model,
                                                   const pare_source_options *options, int64_t own);
+/* The same for a model that is elsewhere: its inputs, which must outlive the source and are given
+   their datasets here; path names the model in messages. */
+PARE_NODISCARD pare_status pare_source_open_inputs(pare_tool *tool, pare_source *out,
+                                                   const char *path, pare_data_input *inputs,
+                                                   int count, const pare_source_options *options,
+                                                   int64_t own);
 /* Fails where the shape for an input holds no samples although the model does not say so: "0
    samples". Nothing would run, and few models can be planned for it. */
 PARE_NODISCARD pare_status pare_check_samples(pare_ctx *ctx, const pare_model *model,

@@ -8,9 +8,28 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIFTHS = 5 };
+
+pare_status pare_percentiles_parse(pare_ctx *ctx, const char *text, double *out, int *count)
+{
+    *count = 0;
+    for (const char *at = text; at;) {
+        char *end;
+        double value = strtod(at, &end);
+        if (end == at || (*end && *end != ',') || !(value >= 0 && value <= 100) ||
+            *count == PARE_PERCENTILES)
+            return PARE_FAIL(ctx, USAGE,
+                             "--percentile %s: expected up to %d numbers from 0 to 100 with "
+                             "commas between them",
+                             text, PARE_PERCENTILES);
+        out[(*count)++] = value;
+        at = *end ? end + 1 : NULL;
+    }
+    return PARE_OK;
+}
 
 static void note(json_t *notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(json_t *notes, const char *format, ...)
@@ -80,6 +99,16 @@ static void add_percentile(json_t *latency, json_t *notes, const double *sorted,
     json_object_set_new(latency, name, json_real(pare_stats_percentile(sorted, n, q)));
 }
 
+json_t *pare_latency_json(const double *sorted, size_t n, const double *percentiles, int count,
+                          json_t *notes)
+{
+    json_t *latency = json_pack(
+        "{s:f, s:f, s:f, s:f}", "median", pare_stats_percentile(sorted, n, 50), "mean",
+        pare_stats_mean(sorted, n), "min", n ? sorted[0] : 0.0, "max", n ? sorted[n - 1] : 0.0);
+    for (int i = 0; i < count; i++) add_percentile(latency, notes, sorted, n, percentiles[i]);
+    return latency;
+}
+
 static pare_status add_interval(pare_ctx *ctx, json_t *json, const pare_times *times)
 {
     pare_interval i;
@@ -98,13 +127,9 @@ json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
     double drift = pare_stats_drift(times->ms, n, FIFTHS, sorted);
     if (n) memcpy(sorted, times->ms, n * sizeof *sorted);
     pare_stats_sort(sorted, n);
-    json_t *latency = json_pack(
-        "{s:f, s:f, s:f, s:f}", "median", pare_stats_percentile(sorted, n, 50), "mean",
-        pare_stats_mean(sorted, n), "min", n ? sorted[0] : 0.0, "max", n ? sorted[n - 1] : 0.0);
     json_t *notes = json_array();
     bool stable = judge(notes, times, sorted, drift);
-    for (int i = 0; i < percentile_count; i++)
-        add_percentile(latency, notes, sorted, n, percentiles[i]);
+    json_t *latency = pare_latency_json(sorted, n, percentiles, percentile_count, notes);
     json_t *json = json_pack("{s:o, s:I, s:f, s:f, s:f, s:b, s:o}", "latency_ms", latency, "runs",
                              (json_int_t)n, "throughput_per_s",
                              times->wall > 0 ? batch * (double)n / times->wall : 0.0,

@@ -7,6 +7,17 @@
 
 #include <jansson.h>
 
+enum { PARE_PERCENTILES = 16 };
+/* "90,99" of --percentile into out (PARE_PERCENTILES). PARE_USAGE: one is no number in [0, 100], or
+   there are too many. */
+PARE_NODISCARD pare_status pare_percentiles_parse(pare_ctx *ctx, const char *text, double *out,
+                                                  int *count);
+
+/* {median, mean, min, max, p90, ...} of n ascending values; percentiles: (count), of which those
+   that need more values (pare_stats_needed) are left out, and a note says how many they need. */
+json_t *pare_latency_json(const double *sorted, size_t n, const double *percentiles, int count,
+                          json_t *notes);
+
 /* {latency_ms: {median, mean, min, max, p90, p95, p99, ...}, latency_interval, runs,
    throughput_per_s, coefficient_of_variation, drift, stable, notes: [...]}, of windows also windows
    and settled; percentiles: (count) in [0, 100], of which those are left out that need more runs

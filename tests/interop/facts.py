@@ -104,6 +104,28 @@ def serve(mlp):
         report('SKIP' if 'no HTTP library' in why else 'FAIL', 'serve', why)
 
 
+def load(mlp):
+    """A load on a server, of samples with labels and without."""
+    server = subprocess.Popen([PARE, 'serve', mlp, '--port', '0', '--quiet'], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True)
+    url = server.stdout.readline().strip()
+    if not url:
+        why = server.stderr.read().strip()
+        report('SKIP' if 'no HTTP library' in why else 'FAIL', 'load', why)
+        return
+    words = ['load', url, '--model', 'mlp', '--rate', 'constant:20,40', '--duration', '0.5', '--warmup', '0', '--timeout', '60']
+    tried = subprocess.run([PARE, *words, '--data', 'none.h5'], capture_output=True, text=True).stderr.strip()
+    if 'no HTTP client' in tried:
+        report('SKIP', 'load', tried)
+    else:
+        run('load_range', *words, '--data', 'd.h5', '--range', '0:2')
+        found = run('load', *words, '--data', 'e.h5', '--model-version', '1')
+        check('load_counts', [rate['answered'] for rate in found.get('rates', [])] == [10, 20])
+        check('load_top1', all('top1' in rate for rate in found.get('rates', [])))
+    server.terminate()
+    check('load_server_ends', server.wait(60) == 0, server.stderr.read())
+
+
 def main():
     mlp = str(ZOO / 'mlp.onnx')
     broken = facts_problems({'schema': 1, 'command': 'run', 'version': '0', 'outputs': [1], 'odd': 2})
@@ -175,6 +197,7 @@ def main():
         for name in ('ops', 'doctor', 'version'):
             run(name, name)
         serve(mlp)
+        load(mlp)
     finish()
 
 

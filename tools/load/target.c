@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/load/target.h"
+
+#include "tools/serve/protocol.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+/* A name as a part of a path (RFC 3986). */
+static const char *escaped(pare_arena *arena, const char *name)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    char *text = pare_arena_alloc(arena, 3 * strlen(name) + 1, 1), *to = text;
+    for (; text && *name; name++) {
+        const unsigned char c = (unsigned char)*name;
+        if (isalnum(c) || strchr("-._~", c)) {
+            *to++ = (char)c;
+            continue;
+        }
+        *to++ = '%';
+        *to++ = digits[c >> 4];
+        *to++ = digits[c & 15];
+    }
+    return text;
+}
+
+static pare_status set_paths(pare_arena *arena, pare_load_target *t, int64_t version)
+{
+    const char *name = escaped(arena, t->model);
+    if (!name) return PARE_MEMORY;
+    t->path =
+        version ? pare_arena_printf(arena, "/v2/models/%s/versions/%lld", name, (long long)version)
+                : pare_arena_printf(arena, "/v2/models/%s", name);
+    t->infer = t->path ? pare_arena_printf(arena, "%s/infer", t->path) : NULL;
+    return t->infer ? PARE_OK : PARE_MEMORY;
+}
+
+/* --- metadata --- */
+
+static pare_status no_metadata(pare_ctx *ctx, const pare_load_target *t, const char *what)
+{
+    return PARE_FAIL(ctx, INPUT,
+                     "%s: model '%s': the metadata have no %s; is this a server of the "
+                     "KServe protocol, version 2?",
+                     t->url, t->model, what);
+}
+
+/* Name, type and shape of an entry of "inputs" or "outputs"; false: it has them not. */
+static bool read_tensor(pare_arena *arena, const json_t *entry, pare_data_input *out)
+{
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    const char *type = json_string_value(json_object_get(entry, "datatype"));
+    const json_t *shape = json_object_get(entry, "shape");
+    if (!name || !type || !json_is_array(shape) || json_array_size(shape) > PARE_MAX_RANK)
+        return false;
+    *out = (pare_data_input){.name = pare_arena_strdup(arena, name),
+                             .dtype = pare_infer_type_find(type)};
+    out->shape.rank = (int)json_array_size(shape);
+    for (int i = 0; i < out->shape.rank; i++) {
+        const json_t *dim = json_array_get(shape, (size_t)i);
+        if (!json_is_integer(dim)) return false;
+        out->shape.dim[i] = json_integer_value(dim) < 0 ? -1 : json_integer_value(dim);
+    }
+    return out->name != NULL;
+}
+
+static pare_status read_inputs(pare_arena *arena, pare_load_target *t, const json_t *list)
+{
+    const size_t count = json_array_size(list);
+    if (!count) return no_metadata(arena->ctx, t, "inputs");
+    t->input = pare_arena_alloc(arena, count, sizeof *t->input);
+    if (!t->input) return PARE_MEMORY;
+    for (; (size_t)t->input_count < count; t->input_count++) {
+        const json_t *entry = json_array_get(list, (size_t)t->input_count);
+        pare_data_input *input = &t->input[t->input_count];
+        if (!read_tensor(arena, entry, input))
+            return no_metadata(arena->ctx, t, "name, datatype and shape for an input");
+        if (input->dtype == PARE_NOTYPE || input->dtype == PARE_string)
+            return PARE_FAIL(arena->ctx, UNSUPPORTED,
+                             "%s: model '%s': input '%s' is of type %s, which no data set has",
+                             t->url, t->model, input->name,
+                             json_string_value(json_object_get(entry, "datatype")));
+    }
+    return PARE_OK;
+}
+
+static pare_status read_output(pare_arena *arena, pare_load_target *t, const json_t *list)
+{
+    pare_data_input output;
+    if (!read_tensor(arena, json_array_get(list, 0), &output))
+        return no_metadata(arena->ctx, t, "name, datatype and shape for an output");
+    const pare_shape *shape = &output.shape;
+    t->output = output.name;
+    t->classifies = shape->rank == 2 && (shape->dim[1] < 0 || shape->dim[1] > 1) &&
+                    pare_type(output.dtype)->to_f32;
+    t->classes = t->classifies && shape->dim[1] > 0 ? shape->dim[1] : 0;
+    return PARE_OK;
+}
+
+pare_status pare_load_target_read(pare_arena *arena, pare_load_target *out, pare_client *client,
+                                  const char *url, const char *model, int64_t version)
+{
+    char text[512];
+    pare_client_reply reply;
+    *out = (pare_load_target){.url = url, .model = model};
+    PARE_TRY(set_paths(arena, out, version));
+    PARE_TRY(pare_client_get(client, out->path, &reply));
+    if (reply.status != 200)
+        return PARE_FAIL(arena->ctx, INPUT, "%s: model '%s': %s", url, model,
+                         pare_client_error(&reply, text, sizeof text));
+    json_t *json = json_loadb(reply.body, reply.bytes, 0, NULL);
+    pare_status st = read_inputs(arena, out, json_object_get(json, "inputs"));
+    if (st == PARE_OK) st = read_output(arena, out, json_object_get(json, "outputs"));
+    json_decref(json);
+    return st;
+}
+
+/* --- statistics --- */
+
+pare_status pare_load_target_work(pare_arena *arena, const pare_load_target *t, pare_client *client,
+                                  pare_load_work *out)
+{
+    pare_client_reply reply;
+    *out = (pare_load_work){NAN, NAN};
+    const char *path = pare_arena_printf(arena, "%s/stats", t->path);
+    if (!path) return PARE_MEMORY;
+    PARE_TRY(pare_client_get(client, path, &reply));
+    if (reply.status != 200) return PARE_OK;
+    json_t *json = json_loadb(reply.body, reply.bytes, 0, NULL);
+    const json_t *stats = json_array_get(json_object_get(json, "model_stats"), 0);
+    const json_t *samples = json_object_get(stats, "inference_count");
+    const json_t *runs = json_object_get(stats, "execution_count");
+    if (json_is_integer(samples) && json_is_integer(runs)) {
+        out->samples = (double)json_integer_value(samples);
+        out->runs = (double)json_integer_value(runs);
+    }
+    json_decref(json);
+    return PARE_OK;
+}
