@@ -132,6 +132,8 @@ wait $waiting
 echo 'secret-word' >token
 echo 'two words' >words
 : >nothing
+printf 'abc\000def' >zero
+refuses token_zero 1 "zero: expected one word" "$pare" serve "$zoo/mlp.onnx" --token zero --port 0
 refuses token_words 1 "words: expected one word" "$pare" serve "$zoo/mlp.onnx" --token words --port 0
 refuses token_empty 1 "nothing" "$pare" serve "$zoo/mlp.onnx" --token nothing --port 0
 refuses token_missing 1 "none: cannot be opened" "$pare" serve "$zoo/mlp.onnx" --token none --port 0
