@@ -68,10 +68,11 @@ json_t *pare_load_row_json(pare_load_row *row, const double *percentiles, int co
         "shed", (json_int_t)r->shed, "failed", (json_int_t)r->failed, "seconds", r->seconds,
         "throughput_per_s", r->seconds > 0 ? (double)r->answered / r->seconds : 0.0);
     add_notes(row, notes);
-    pare_stats_sort(r->ms, r->answered);
-    if (r->answered)
+    if (r->answered) {
+        pare_stats_sort(r->ms, r->answered);
         json_object_set_new(json, "latency_ms",
                             pare_latency_json(r->ms, r->answered, percentiles, count, notes));
+    }
     if (row->error[0]) json_object_set_new(json, "first_error", pare_json_text(row->error));
     if (row->work.runs > 0)
         json_object_set_new(json, "mean_batch", json_real(row->work.samples / row->work.runs));
