@@ -2,6 +2,7 @@
 /* pare report: tables and a page from the facts of any commands. */
 #include "tools/commands.h"
 #include "tools/facts.h"
+#include "tools/load/results.h"
 #include "tools/prune/report.h"
 #include "tools/report/report.h"
 #include "tools/report/page.h"
@@ -53,6 +54,19 @@ pare_status pare_report_csv(pare_ctx *ctx, const json_t *comparisons, const char
     return pare_page_write(&text, path);
 }
 
+static void print_loads(pare_tool *tool, const json_t *facts)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach((json_t *)facts, i, one)
+    {
+        if (strcmp(pare_report_words(one, "command"), "load") != 0) continue;
+        pare_print(stdout, "load  %s at %s\n", pare_report_words(one, "model"),
+                   pare_report_words(one, "url"));
+        pare_load_print(&tool->arena, one);
+    }
+}
+
 static pare_status write_all(pare_tool *tool, const report_options *o, const json_t *facts,
                              const json_t *comparisons)
 {
@@ -63,6 +77,7 @@ static pare_status write_all(pare_tool *tool, const report_options *o, const jso
         PARE_TRY(pare_report_markdown(&tool->arena, comparisons, o->floor, o->markdown));
     if (pruning) return pare_prune_show(tool, first, stdout, o->output);
     pare_report_print(&tool->arena, comparisons, stdout);
+    print_loads(tool, facts);
     if (!o->output) return PARE_OK;
     return pare_report_write(tool->ctx, facts, comparisons, o->floor, o->output, NULL);
 }
@@ -85,12 +100,12 @@ const pare_command pare_command_report = {
     .min = 1,
     .max = -1,
     .summary = "show what commands wrote with --json as tables and one HTML file",
-    .detail =
-        "What validate compared is first; what others say of the same models (bench, "
-        "inspect, quantize,\n"
-        "prune, distill, and bench's --profile) is put beside it. The page holds all it "
-        "needs, and reads\n"
-        "without scripts. One 'prune --json' with a comparison, alone, has a page of its own.",
+    .detail = "What validate compared is first; what others say of the same models (bench, "
+              "inspect, quantize,\n"
+              "prune, distill, and bench's --profile) is put beside it. The page holds all it "
+              "needs, and reads\n"
+              "without scripts. What load found has a picture of its own.\n"
+              "One 'prune --json' with a comparison, alone, has a page of its own.",
     .example = "pare report resnet.json vit.json -o report.html",
     .options = table,
     .size = sizeof(report_options),

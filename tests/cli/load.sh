@@ -99,7 +99,9 @@ fact samples '"top1_samples": 24'
 fact same_answers '"top1_changed": 0'
 fact batches '"mean_batch": [1-9]'
 if grep -q '"first_error"' facts.json; then fail no_error "$(cat facts.json)"; else pass no_error; fi
-works report_reads "$pare" report facts.json
+works report_reads "$pare" report facts.json -o r.html
+says report_table "offered/s  sent  answered  shed  failed"
+[ "$(grep -c '<title>median at ' r.html)" = 2 ] && has '<h2>Under load</h2>' r.html && pass report_picture || fail report_picture "$(grep -c title r.html)"
 
 # --- the same accuracy as pare validate ---
 top1=$(grep -m1 '"top1":' facts.json)

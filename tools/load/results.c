@@ -68,10 +68,11 @@ json_t *pare_load_row_json(pare_load_row *row, const double *percentiles, int co
         "shed", (json_int_t)r->shed, "failed", (json_int_t)r->failed, "seconds", r->seconds,
         "throughput_per_s", r->seconds > 0 ? (double)r->answered / r->seconds : 0.0);
     add_notes(row, notes);
-    pare_stats_sort(r->ms, r->answered);
-    if (r->answered)
+    if (r->answered) {
+        pare_stats_sort(r->ms, r->answered);
         json_object_set_new(json, "latency_ms",
                             pare_latency_json(r->ms, r->answered, percentiles, count, notes));
+    }
     if (row->error[0]) json_object_set_new(json, "first_error", pare_json_text(row->error));
     if (row->work.runs > 0)
         json_object_set_new(json, "mean_batch", json_real(row->work.samples / row->work.runs));
@@ -161,36 +162,39 @@ static void cell_short(pare_cell *cell)
 
 enum { WITH_TOP1 = 1 };
 
-static const pare_column columns[] = {
-    PARE_COLUMN("offered/s", NULL, "offered_per_s", pare_cell_significant, .digits = 7),
-    PARE_COLUMN("sent", NULL, "sent", cell_count),
-    PARE_COLUMN("answered", NULL, "answered", cell_count),
-    PARE_COLUMN("shed", NULL, "shed", cell_count),
-    PARE_COLUMN("failed", NULL, "failed", cell_count),
-    PARE_COLUMN("answers/s", NULL, "throughput_per_s", cell_short),
-    PARE_COLUMN("p50 ms", NULL, "latency_ms.median", cell_short),
-    PARE_COLUMN("p90 ms", NULL, "latency_ms.p90", cell_short),
-    PARE_COLUMN("p99 ms", NULL, "latency_ms.p99", cell_short),
-    PARE_COLUMN("max ms", NULL, "latency_ms.max", cell_short),
-    PARE_COLUMN("batch", NULL, "mean_batch", cell_short),
-    PARE_COLUMN("top-1 % [95 %]", NULL, "top1", cell_top1, .when = WITH_TOP1),
+const pare_column pare_load_columns[] = {
+    PARE_COLUMN("offered/s", "offered/s", "offered_per_s", pare_cell_significant, .digits = 7),
+    PARE_COLUMN("sent", "sent", "sent", cell_count),
+    PARE_COLUMN("answered", "answered", "answered", cell_count),
+    PARE_COLUMN("shed", "shed", "shed", cell_count),
+    PARE_COLUMN("failed", "failed", "failed", cell_count),
+    PARE_COLUMN("answers/s", "answers/s", "throughput_per_s", cell_short),
+    PARE_COLUMN("p50 ms", "p50 ms", "latency_ms.median", cell_short),
+    PARE_COLUMN("p90 ms", "p90 ms", "latency_ms.p90", cell_short),
+    PARE_COLUMN("p99 ms", "p99 ms", "latency_ms.p99", cell_short),
+    PARE_COLUMN("max ms", "max ms", "latency_ms.max", cell_short),
+    PARE_COLUMN("batch", "batch", "mean_batch", cell_short),
+    PARE_COLUMN("top-1 % [95 %]", "top-1 % [95 %]", "top1", cell_top1, .when = WITH_TOP1),
     {0},
 };
+
+unsigned pare_load_parts(const json_t *rates)
+{
+    return pare_report_any(rates, "top1") ? WITH_TOP1 : 0;
+}
 
 void pare_load_print(pare_arena *arena, const json_t *facts)
 {
     pare_grid grid;
     json_t *row, *text;
     size_t i, k;
-    unsigned parts = 0;
     const json_t *rates = json_object_get(facts, "rates");
-    json_array_foreach(rates, i, row) if (json_object_get(row, "top1")) parts = WITH_TOP1;
-    pare_grid_table(&grid, arena, columns, parts);
+    pare_grid_table(&grid, arena, pare_load_columns, pare_load_parts(rates));
     json_array_foreach(rates, i, row) pare_grid_row(&grid, row, NULL, NULL);
     pare_table_print(&grid.table, stdout);
     json_array_foreach(rates, i, row) json_array_foreach(json_object_get(row, "notes"), k, text)
         pare_print(stdout, "note  %g/s: %s\n", pare_report_number(row, "offered_per_s", 0),
-                   json_string_value(text));
+                   json_is_string(text) ? json_string_value(text) : "");
     const char *knee = json_string_value(json_object_get(json_object_get(facts, "knee"), "text"));
     if (knee) pare_print(stdout, "knee  %s\n", knee);
 }

@@ -5,6 +5,7 @@
 
 #include "tools/load/generator.h"
 #include "tools/load/requests.h"
+#include "tools/table.h"
 
 #include <jansson.h>
 
@@ -27,6 +28,10 @@ json_t *pare_load_row_json(pare_load_row *row, const double *percentiles, int co
    left out where there is none, or it is not known because a 99th percentile is not; text says
    which. rows: (count) after pare_load_row_json. */
 json_t *pare_load_knee(const pare_load_row *rows, int count);
+
+/* Columns of "rates", and which parts of them such rows have. */
+extern const pare_column pare_load_columns[];
+unsigned pare_load_parts(const json_t *rates);
 
 /* The table, a row a rate, then notes and knee, of a command's facts, to standard output. */
 void pare_load_print(pare_arena *arena, const json_t *facts);
