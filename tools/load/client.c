@@ -30,6 +30,7 @@ const char *pare_client_error(const pare_client_reply *reply, char *text, size_t
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -131,6 +132,17 @@ static pare_status open_all(pare_client *client, const pare_client_options *o)
     return PARE_OK;
 }
 
+/* As many descriptors as the system lets this process have, where it has fewer than are needed. */
+static void allow_descriptors(int connections)
+{
+    enum { OTHERS = 64 };
+    struct rlimit limit;
+    const rlim_t needed = (rlim_t)connections + OTHERS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= needed) return;
+    limit.rlim_cur = needed < limit.rlim_max ? needed : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* else connections fail, and say so */
+}
+
 pare_status pare_client_open(pare_ctx *ctx, pare_client **out, const pare_client_options *o)
 {
     if (strncmp(o->url, "http://", 7) != 0 && strncmp(o->url, "https://", 8) != 0)
@@ -140,6 +152,7 @@ pare_status pare_client_open(pare_ctx *ctx, pare_client **out, const pare_client
     pare_client *client = pare_alloc(ctx, 1, sizeof *client);
     if (!client) return PARE_MEMORY;
     *client = (pare_client){.ctx = ctx, .url = o->url, .timer = -1, .timeout = o->timeout};
+    allow_descriptors(o->connections);
     const pare_status st = open_all(client, o);
     if (st == PARE_OK)
         *out = client;
@@ -257,12 +270,13 @@ pare_status pare_client_wait(pare_client *client, double until)
 
 static void note_reply(const connection *c, CURLcode code, pare_client_reply *out)
 {
-    long status = 0;
+    long status = 0, os = 0;
     *out = (pare_client_reply){
         .body = c->body ? c->body : "", .bytes = c->bytes, .json_bytes = c->json_bytes};
     if (!code) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     out->status = (int)status;
-    out->refused = code == CURLE_COULDNT_CONNECT;
+    if (code == CURLE_COULDNT_CONNECT) curl_easy_getinfo(c->easy, CURLINFO_OS_ERRNO, &os);
+    out->refused = os == ECONNREFUSED;
     if (!status) out->error = *c->error ? c->error : curl_easy_strerror(code);
 }
 
