@@ -307,7 +307,8 @@ static pare_status stacks(const pare_calib_job *j, const pare_model *one, const 
 }
 
 /* Every tensor must: one that is not observed may have put the samples of one that is in another
-   order. The channels of a tensor of one axis would be its samples. */
+   order. Shapes do not say that an operator keeps samples apart: a model that mixes them does so in
+   every batch. The channels of a tensor of one axis would be its samples. */
 static pare_status all_stack(const pare_calib_job *j, bool *out)
 {
     pare_model *one = NULL, *many = NULL;

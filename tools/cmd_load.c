@@ -49,7 +49,7 @@ static const pare_option table[] = {
                   "and 99 (90,99)"),
     PARE_OPT_FILE("token", "FILE", token, "send the word in this file: Authorization: Bearer WORD"),
     PARE_OPT_FILE("tls-ca", "FILE.pem", authority,
-                  "certificates to trust with https (the system's)"),
+                  "certificates to trust with https, in place of the system's"),
     {0},
 };
 
@@ -95,8 +95,7 @@ static pare_status open_client(job *j)
     const pare_client_options options = {.url = j->tool->arg[0],
                                          .token = token,
                                          .authority = j->o->authority,
-                                         .connections = (int)j->o->connections,
-                                         .timeout = j->o->timeout};
+                                         .connections = (int)j->o->connections};
     return pare_client_open(j->tool->ctx, &j->client, &options);
 }
 
@@ -146,6 +145,8 @@ static pare_status drive(job *j)
         .is_poisson = j->rates.is_poisson,
         .seed = (uint64_t)o->seed,
     };
+    for (int i = 0; i < j->rates.count; i++)
+        PARE_TRY(pare_load_rate_check(&drive, j->rates.per_s[i]));
     PARE_TRY(pare_load_probe(&drive));
     for (int i = 0; i < j->rates.count; i++)
         PARE_TRY(pare_load_rate(&drive, &j->row[j->row_count++], j->rates.per_s[i]));

@@ -85,8 +85,10 @@ static pare_status check(pare_tool *tool, const void *options)
     const char *device = o->common.device;
     if (device && strcmp(device, "cpu") != 0 && strcmp(device, "auto") != 0)
         return PARE_FAIL(tool->ctx, UNSUPPORTED, "--device %s: serve computes on the CPU", device);
-    if (o->max_pending < o->max_request)
-        return PARE_FAIL(tool->ctx, USAGE, "--max-pending is less than --max-request");
+    if (o->max_pending / 2 < o->max_request)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "--max-pending is less than twice --max-request, which a request may be "
+                         "packed and unpacked");
     if (!o->certificate != !o->key)
         return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
     for (int i = 0; i < tool->arg_count; i++)

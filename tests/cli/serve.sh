@@ -133,6 +133,7 @@ echo 'secret-word' >token
 echo 'two words' >words
 : >nothing
 printf 'abc\000def' >zero
+refuses pending 2 "max-pending is less than twice" "$pare" serve "$zoo/mlp.onnx" --max-pending 300MiB --port 0
 refuses token_zero 1 "zero: expected one word" "$pare" serve "$zoo/mlp.onnx" --token zero --port 0
 refuses token_words 1 "words: expected one word" "$pare" serve "$zoo/mlp.onnx" --token words --port 0
 refuses token_empty 1 "nothing" "$pare" serve "$zoo/mlp.onnx" --token nothing --port 0

@@ -492,17 +492,20 @@ def limits(folder):
 
 
 def pending():
-    """A body is under way that leaves no room for another; then there is room."""
-    server = Server(ZOO / 'mlp.onnx', '--max-request', '100kB', '--max-pending', '100kB')
+    """Bodies are under way that leave no room for another; then there is room."""
+    server = Server(ZOO / 'mlp.onnx', '--max-request', '100kB', '--max-pending', '200kB')
     host, port = server.url.split(':')
-    with socket.create_connection((host, int(port)), 30) as half:
-        half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n{')
-        for _ in range(200):  # until the server has seen it
-            got, headers, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 50000)
-            if got == 503:
-                break
-            time.sleep(0.02)
-        check('pending', got == 503 and headers.get('Retry-After') == '1' and b'waiting already' in body, f'{got} {body}')
+    halves = [socket.create_connection((host, int(port)), 30) for _ in range(2)]
+    for half in halves:
+        half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n' + b' ' * 80000)
+    for _ in range(200):  # until the server has read them
+        got, headers, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 50000)
+        if got == 503:
+            break
+        time.sleep(0.02)
+    check('pending', got == 503 and headers.get('Retry-After') == '1' and b'waiting already' in body, f'{got} {body}')
+    for half in halves:
+        half.close()
     for _ in range(200):
         got, _, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 50000)
         if got != 503:

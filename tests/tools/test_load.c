@@ -151,10 +151,12 @@ static pare_status send(void *user, int connection, size_t request, double deadl
     return PARE_OK;
 }
 
+/* What was over before is no reason to return, as of libcurl's wait. */
 static pare_status wait(void *user, double until)
 {
     server *s = user;
-    for (int c = 0; c < MOST; c++) until = fmin(until, s->done[c]);
+    for (int c = 0; c < MOST; c++)
+        if (s->done[c] > s->t) until = fmin(until, s->done[c]);
     s->t = fmax(s->t, until);
     if (s->t < s->oversleeps_at) return PARE_OK;
     s->t += 0.3;
@@ -218,6 +220,19 @@ static void a_quick_server_is_seen_as_it_is(void **state)
     assert_true(r.due == 200 && r.sent == 200 && r.answered == 200 && !r.shed && !r.failed);
     for (size_t i = 0; i < 200; i++) assert_true(fabs(r.ms[i] - 1) < 1e-6);
     assert_true(fabs(r.seconds - 2) < 1e-9 && !r.late);
+    pare_load_free(&r);
+}
+
+static void what_ends_while_it_is_sent_is_noted_at_once(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    pare_load_result r;
+    server s = server_new(&ctx);
+    s.service = 0;
+    assert_int_equal(load_of(&s, (pare_load){.connections = 4}, &r), PARE_OK);
+    assert_int_equal(r.answered, 200);
+    for (size_t i = 0; i < 200; i++) assert_true(fabs(r.ms[i]) < 1e-6);
     pare_load_free(&r);
 }
 
@@ -487,6 +502,7 @@ int main(void)
         cmocka_unit_test(a_seed_gives_its_times),
         cmocka_unit_test(schedules_are_refused),
         cmocka_unit_test(a_quick_server_is_seen_as_it_is),
+        cmocka_unit_test(what_ends_while_it_is_sent_is_noted_at_once),
         cmocka_unit_test(a_stall_is_seen_by_all_that_come),
         cmocka_unit_test(waiting_ends_with_the_timeout),
         cmocka_unit_test(a_late_generator_says_so),

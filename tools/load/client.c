@@ -34,7 +34,7 @@ const char *pare_client_error(const pare_client_reply *reply, char *text, size_t
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { ERROR_TEXT = CURL_ERROR_SIZE };
+enum { ERROR_TEXT = CURL_ERROR_SIZE, MOST_BODY = 1 << 30 /* bytes of an answer */ };
 
 typedef struct connection {
     CURL *easy;
@@ -53,7 +53,6 @@ struct pare_client {
     connection *connection; /* (count) the last one is pare_client_get's */
     int count;
     int timer; /* a descriptor that ends a wait in time: that of poll() counts milliseconds */
-    double timeout;
 };
 
 /* --- what comes --- */
@@ -62,6 +61,7 @@ static size_t take_body(char *data, size_t size, size_t count, void *user)
 {
     connection *c = user;
     const size_t n = size * count, needed = c->bytes + n;
+    if (needed > MOST_BODY) return 0;
     if (needed > c->capacity) {
         const size_t capacity = needed > 2 * c->capacity ? needed : 2 * c->capacity;
         char *more = realloc(c->body, capacity);
@@ -102,7 +102,9 @@ static bool open_connection(pare_client *client, connection *c, const char *auth
     curl_easy_setopt(e, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, -1L);
-    if (authority) curl_easy_setopt(e, CURLOPT_CAINFO, authority);
+    if (authority && (curl_easy_setopt(e, CURLOPT_CAINFO, authority) ||
+                      curl_easy_setopt(e, CURLOPT_CAPATH, NULL))) /* these alone */
+        return false;
     return !client->authorization ||
            (c->headers = curl_slist_append(NULL, client->authorization)) != NULL;
 }
@@ -150,8 +152,11 @@ pare_status pare_client_open(pare_ctx *ctx, pare_client **out, const pare_client
     if (curl_global_init(CURL_GLOBAL_DEFAULT))
         return PARE_FAIL(ctx, IO, "%s: libcurl cannot be used", o->url);
     pare_client *client = pare_alloc(ctx, 1, sizeof *client);
-    if (!client) return PARE_MEMORY;
-    *client = (pare_client){.ctx = ctx, .url = o->url, .timer = -1, .timeout = o->timeout};
+    if (!client) {
+        curl_global_cleanup();
+        return PARE_MEMORY;
+    }
+    *client = (pare_client){.ctx = ctx, .url = o->url, .timer = -1};
     allow_descriptors(o->connections);
     const pare_status st = open_all(client, o);
     if (st == PARE_OK)
@@ -313,7 +318,7 @@ pare_status pare_client_get(pare_client *client, const char *path, pare_client_r
     const double step = 0.1;
     PARE_TRY(set_url(client, c, path));
     curl_easy_setopt(c->easy, CURLOPT_HTTPGET, 1L);
-    PARE_TRY(begin(client, c, client->timeout));
+    PARE_TRY(begin(client, c, PARE_CLIENT_SECONDS));
     while (pare_client_next(client, out) < 0) {
         PARE_TRY(pare_ctx_poll(client->ctx));
         PARE_TRY(pare_client_wait(client, pare_seconds() + step));

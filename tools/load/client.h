@@ -13,7 +13,6 @@ typedef struct pare_client_options {
     const char *token;     /* Authorization: Bearer, or NULL */
     const char *authority; /* PEM file of certificates to trust with https, or NULL: the system's */
     int connections;
-    double timeout; /* of pare_client_get, seconds */
 } pare_client_options;
 
 /* PARE_USAGE: the url does not begin with http:// or https://. PARE_UNSUPPORTED: the build has no
@@ -32,6 +31,7 @@ typedef struct pare_client_reply {
     size_t bytes, json_bytes; /* json_bytes: Inference-Header-Content-Length; 0: there was none */
 } pare_client_reply;
 
+#define PARE_CLIENT_SECONDS 10.0 /* that pare_client_get waits at most */
 /* Asks for a path ("/v2/models/mlp") and waits, on a connection of its own. PARE_IO: no reply came;
    the message names the url. Any status of HTTP is PARE_OK. */
 PARE_NODISCARD pare_status pare_client_get(pare_client *client, const char *path,

@@ -97,6 +97,26 @@ static pare_status run(under_way *u)
     return st;
 }
 
+static pare_status schedule(const pare_load_drive *d, double per_s, double **due, size_t *count)
+{
+    return pare_load_schedule(d->tool->ctx, due, count, d->is_poisson, per_s,
+                              d->load.warm_up + d->load.duration, d->seed);
+}
+
+pare_status pare_load_rate_check(const pare_load_drive *d, double per_s)
+{
+    double *due;
+    size_t count;
+    PARE_TRY(schedule(d, per_s, &due, &count));
+    const bool is_counted = due[count - 1] >= d->load.warm_up;
+    pare_free(due);
+    if (is_counted) return PARE_OK;
+    return PARE_FAIL(d->tool->ctx, USAGE,
+                     "--rate: at %g per second no request is due in the %g s after the warm-up of "
+                     "%g s",
+                     per_s, d->load.duration, d->load.warm_up);
+}
+
 pare_status pare_load_rate(pare_load_drive *d, pare_load_row *row, double per_s)
 {
     pare_ctx *ctx = d->tool->ctx;
@@ -107,8 +127,7 @@ pare_status pare_load_rate(pare_load_drive *d, pare_load_row *row, double per_s)
     *row = (pare_load_row){.offered = per_s, .work = {NAN, NAN}};
     PARE_TRY(pare_load_top1_init(ctx, &row->top1, d->requests));
     PARE_TRY(pare_load_target_work(arena, d->target, d->client, &before));
-    PARE_TRY(pare_load_schedule(ctx, &due, &u.count, d->is_poisson, per_s,
-                                d->load.warm_up + d->load.duration, d->seed));
+    PARE_TRY(schedule(d, per_s, &due, &u.count));
     u.due = due;
     pare_status st = run(&u);
     pare_free(due);
@@ -134,7 +153,8 @@ pare_status pare_load_probe(pare_load_drive *d)
     pare_ctx *ctx = d->tool->ctx;
     const pare_load_target *t = d->target;
     const double step = 0.1;
-    const pare_client_request r = request_of(d, 0, d->load.timeout);
+    const pare_client_request r =
+        request_of(d, 0, fmax(d->load.timeout, PARE_CLIENT_SECONDS)); /* a cold server is slow */
     PARE_TRY(pare_client_send(d->client, 0, &r));
     while (pare_client_next(d->client, &reply) < 0) {
         PARE_TRY(pare_ctx_poll(ctx));

@@ -22,6 +22,9 @@ typedef struct pare_load_drive {
    labels are compared with; the message is the server's. */
 PARE_NODISCARD pare_status pare_load_probe(pare_load_drive *drive);
 
+/* PARE_USAGE: no request of this rate would be counted. */
+PARE_NODISCARD pare_status pare_load_rate_check(const pare_load_drive *drive, double per_s);
+
 /* Of a load that was cut short the row has what was found until then, and is_partial; the status
    says why: PARE_INTERRUPTED, or PARE_IO where the server has ended. row is zeros before; freed
    with pare_load_row_free. */

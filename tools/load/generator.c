@@ -9,7 +9,8 @@ typedef struct generator {
     const pare_load *load;
     const pare_load_port *port;
     pare_load_result *result;
-    double start;
+    double start, freed, answered; /* freed: when the first of the idle connections became so;
+                                      answered: the last answer */
     size_t next;
     size_t *request; /* (connections) what each one carries */
     int *idle, idle_count;
@@ -37,9 +38,8 @@ static pare_status send_next(generator *g, double lag)
     return g->port->send(g->port->user, connection, request, due_at(g, request) + g->load->timeout);
 }
 
-/* Sends what is due while there are connections, and gives up what has waited too long. freed: when
-   the first of the idle connections became so. */
-static pare_status send_due(generator *g, double now, double freed)
+/* Sends what is due while there are connections, and gives up what has waited too long. */
+static pare_status send_due(generator *g, double now)
 {
     while (g->next < g->load->count && due_at(g, g->next) <= now) {
         const double due = due_at(g, g->next);
@@ -50,7 +50,7 @@ static pare_status send_due(generator *g, double now, double freed)
             }
             g->next++;
         } else if (g->idle_count) {
-            PARE_TRY(send_next(g, now - fmax(due, freed)));
+            PARE_TRY(send_next(g, now - fmax(due, g->freed)));
         } else {
             break;
         }
@@ -62,11 +62,13 @@ static void note_end(generator *g, int connection, pare_load_end end, double now
 {
     const size_t request = g->request[connection];
     pare_load_result *r = g->result;
+    if (!g->idle_count) g->freed = now;
     g->idle[g->idle_count++] = connection;
     if (!is_counted(g, request)) return;
-    if (end == PARE_LOAD_ANSWERED)
+    if (end == PARE_LOAD_ANSWERED) {
+        g->answered = now;
         r->ms[r->answered++] = 1e3 * (now - due_at(g, request));
-    else if (end == PARE_LOAD_SHED)
+    } else if (end == PARE_LOAD_SHED)
         r->shed++;
     else
         r->failed++;
@@ -79,20 +81,29 @@ static double next_time(const generator *g)
     return due_at(g, g->next) + (g->idle_count ? 0 : g->load->timeout);
 }
 
+/* Notes the requests that are over by now; were there any? */
+static bool take_ended(generator *g)
+{
+    const double now = g->port->now(g->port->user);
+    pare_load_end end;
+    bool any = false;
+    for (int c; (c = g->port->next(g->port->user, &end)) >= 0; any = true) note_end(g, c, end, now);
+    return any;
+}
+
+/* A request may end while another is sent: no wait begins before that is noted. */
 static pare_status run(generator *g)
 {
     const double step = 0.1; /* s: an interruption is seen after so long */
-    double freed = g->start;
+    g->freed = g->answered = g->start;
     for (;;) {
-        double now = g->port->now(g->port->user);
-        pare_load_end end;
+        const double now = g->port->now(g->port->user);
         PARE_TRY(pare_ctx_poll(g->ctx));
-        PARE_TRY(send_due(g, now, freed));
+        PARE_TRY(send_due(g, now));
+        if (take_ended(g)) continue;
         if (g->next == g->load->count && g->idle_count == g->load->connections) return PARE_OK;
         PARE_TRY(g->port->wait(g->port->user, fmin(next_time(g), now + step)));
-        now = g->port->now(g->port->user);
-        if (!g->idle_count) freed = now;
-        for (int c; (c = g->port->next(g->port->user, &end)) >= 0;) note_end(g, c, end, now);
+        (void)take_ended(g);
     }
 }
 
@@ -120,9 +131,9 @@ pare_status pare_load_run(pare_ctx *ctx, pare_load_result *out, const pare_load 
     }
     g.start = port->now(port->user);
     st = run(&g);
-    const double now = port->now(port->user), spent = now - g.start - load->warm_up;
+    const double now = port->now(port->user), begin = g.start + load->warm_up;
     out->due = count_due(&g, now);
-    out->seconds = st == PARE_OK ? fmax(spent, load->duration) : fmax(spent, 0);
+    out->seconds = st == PARE_OK ? fmax(g.answered - begin, load->duration) : fmax(now - begin, 0);
 done:
     pare_free(g.request);
     pare_free(g.idle);

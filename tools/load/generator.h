@@ -37,7 +37,7 @@ typedef struct pare_load_result {
     size_t unsent;  /* of those that failed: no connection was free in time */
     size_t late;    /* of those sent: a connection was free, and the generator came 1 ms late */
     double *ms;     /* (answered) latencies in order of the answers; freed with pare_load_free */
-    double seconds; /* from the end of the warm-up until the last was over, at least duration */
+    double seconds; /* from the end of the warm-up until the last answer, at least duration */
 } pare_load_result;
 
 /* Ends when all requests are over. After a failure of the port, or an interruption, the result

@@ -118,6 +118,21 @@ pare_status pare_load_target_read(pare_arena *arena, pare_load_target *out, pare
 
 /* --- statistics --- */
 
+/* Of all versions that are listed: which of them answers is the server's choice. */
+static void add_versions(const json_t *list, pare_load_work *out)
+{
+    pare_load_work sum = {0, 0};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *stats = json_array_get(list, i);
+        const json_t *samples = json_object_get(stats, "inference_count");
+        const json_t *runs = json_object_get(stats, "execution_count");
+        if (!json_is_integer(samples) || !json_is_integer(runs)) return;
+        sum.samples += (double)json_integer_value(samples);
+        sum.runs += (double)json_integer_value(runs);
+    }
+    if (json_array_size(list)) *out = sum;
+}
+
 pare_status pare_load_target_work(pare_arena *arena, const pare_load_target *t, pare_client *client,
                                   pare_load_work *out)
 {
@@ -125,16 +140,15 @@ pare_status pare_load_target_work(pare_arena *arena, const pare_load_target *t, 
     *out = (pare_load_work){NAN, NAN};
     const char *path = pare_arena_printf(arena, "%s/stats", t->path);
     if (!path) return PARE_MEMORY;
-    PARE_TRY(pare_client_get(client, path, &reply));
+    const pare_status st = pare_client_get(client, path, &reply);
+    if (st == PARE_IO && !reply.refused) { /* an overloaded server: only the batch is not known */
+        pare_ctx_clear(arena->ctx);
+        return PARE_OK;
+    }
+    PARE_TRY(st);
     if (reply.status != 200) return PARE_OK;
     json_t *json = json_loadb(reply.body, reply.bytes, 0, NULL);
-    const json_t *stats = json_array_get(json_object_get(json, "model_stats"), 0);
-    const json_t *samples = json_object_get(stats, "inference_count");
-    const json_t *runs = json_object_get(stats, "execution_count");
-    if (json_is_integer(samples) && json_is_integer(runs)) {
-        out->samples = (double)json_integer_value(samples);
-        out->runs = (double)json_integer_value(runs);
-    }
+    add_versions(json_object_get(json, "model_stats"), out);
     json_decref(json);
     return PARE_OK;
 }

@@ -25,7 +25,6 @@ static pare_status grow(unpacking *u)
     const size_t limit = u->x->limit + 1;
     size_t room = u->room ? 2 * u->room : 4 * u->x->bytes + 4096;
     if (room > limit) room = limit;
-    if (!pare_exchange_hold(u->x, room - u->room)) return PARE_MEMORY;
     char *memory = aligned_alloc(ALIGN, (u->from + room + ALIGN - 1) / ALIGN * ALIGN);
     if (!memory) return PARE_FAIL(&u->x->ctx, MEMORY, "out of memory to unpack a request");
     if (u->bytes) memcpy(memory + u->from, u->x->unpacked + u->from, u->bytes);
@@ -49,6 +48,7 @@ static pare_status unpack(unpacking *u, z_stream *z)
         code = inflate(z, Z_NO_FLUSH);
         taken += in - z->avail_in;
         u->bytes += out - z->avail_out;
+        if (!pare_exchange_hold(x, out - z->avail_out)) return PARE_MEMORY;
         if (u->bytes > x->limit)
             return PARE_FAIL(&x->ctx, INPUT,
                              "the request's body is larger than the %zu bytes that are taken, once "

@@ -15,10 +15,19 @@ void pare_exchange_init(pare_exchange *x, const pare_ctx *parent)
 
 void pare_exchange_free(pare_exchange *x)
 {
-    if (x->held) (void)__atomic_fetch_sub(x->held, x->holds, __ATOMIC_RELAXED);
+    pare_exchange_drop_body(x);
     pare_arena_free(&x->arena);
-    free(x->unpacked);
     free(x->reply.body);
+}
+
+void pare_exchange_drop_body(pare_exchange *x)
+{
+    if (x->held) (void)__atomic_fetch_sub(x->held, x->holds, __ATOMIC_RELAXED);
+    x->holds = 0;
+    free(x->unpacked);
+    x->unpacked = NULL;
+    x->body = "";
+    x->bytes = 0;
 }
 
 bool pare_exchange_hold(pare_exchange *x, size_t bytes)

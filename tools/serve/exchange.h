@@ -56,9 +56,11 @@ struct pare_exchange {
 void pare_exchange_init(pare_exchange *x, const pare_ctx *parent);
 /* The reply's body, too. */
 void pare_exchange_free(pare_exchange *x);
-/* Counts more bytes of memory for the request, until it ends. False: there would be too many; the
-   context says so, and the reply is to be tried again. */
+/* Counts bytes of memory that came for the request. False: there would be too many; the context
+   says so, and the reply is to be tried again. */
 bool pare_exchange_hold(pare_exchange *x, size_t bytes);
+/* They count no longer, for the body goes: the reply is made. */
+void pare_exchange_drop_body(pare_exchange *x);
 
 /* The code for a failure that is the request's fault or not. */
 int pare_reply_code(pare_status st);

@@ -33,7 +33,7 @@ struct pare_http {
     atomic_bool draining, closed;            /* closed: requests are refused */
     atomic_int arriving, answering, sending; /* requests whose body comes; that wait for their
                                                 reply; that send it */
-    atomic_uint seen;                        /* requests so far */
+    atomic_uint seen, replies;               /* requests, and replies, so far */
     atomic_int resuming;                     /* threads that hand a reply over */
     size_t held;                             /* bytes of requests, changed atomically */
 };
@@ -71,15 +71,11 @@ static void on_done(pare_exchange *x)
     atomic_fetch_sub(&http->resuming, 1); /* by now the request may be gone */
 }
 
-/* Room for a body of so many bytes; false: memory is out, or the request was refused. */
+/* Room for a body of so many bytes; false: memory is out. */
 static bool make_room(request *q, size_t bytes)
 {
     if (bytes <= q->room && q->block) return true;
     const size_t room = bytes > 2 * q->room ? bytes : 2 * q->room;
-    if (!pare_exchange_hold(&q->x, room - q->room)) {
-        pare_exchange_fail(&q->x, PARE_HTTP_UNAVAILABLE);
-        return false;
-    }
     char *block = aligned_alloc(ALIGN, (q->from + room + 2 * ALIGN - 1) / ALIGN * ALIGN);
     if (!block) return false;
     if (q->x.bytes) memcpy(block + q->from, q->block + q->from, q->x.bytes);
@@ -176,7 +172,11 @@ static struct MHD_Response *response_new(request *q)
 static enum MHD_Result send_reply(request *q)
 {
     struct MHD_Response *response = response_new(q);
+    pare_exchange_drop_body(&q->x);
+    free(q->block);
+    q->block = NULL;
     count_as(q, &q->http->sending);
+    atomic_fetch_add(&q->http->replies, 1);
     if (!response) return MHD_NO;
     const enum MHD_Result sent =
         MHD_queue_response(q->connection, (unsigned)q->x.reply.code, response);
@@ -215,13 +215,16 @@ static enum MHD_Result take_piece(request *q, const char *data, size_t *bytes)
 {
     const size_t all = q->x.bytes + *bytes, limit = (size_t)q->http->options.limit;
     if (!is_replied(q) && all > limit) refuse_size(q);
-    if (!is_replied(q) && make_room(q, all)) {
+    if (!is_replied(q) && !pare_exchange_hold(&q->x, *bytes))
+        pare_exchange_fail(&q->x, PARE_HTTP_UNAVAILABLE);
+    if (is_replied(q)) {
+        q->dropped += *bytes;
+        if (q->dropped > 2 * limit) return MHD_NO;
+    } else if (make_room(q, all)) {
         memcpy(q->block + q->from + q->x.bytes, data, *bytes);
         q->x.bytes = all;
-    } else {
-        q->dropped += *bytes;
-        if (!is_replied(q) || q->dropped > 2 * limit) return MHD_NO;
-    }
+    } else
+        return MHD_NO;
     *bytes = 0;
     return MHD_YES;
 }
@@ -236,7 +239,7 @@ static enum MHD_Result begin(request *q)
     if (http->options.admit(http->options.user, &q->x)) {
         if (bytes > (size_t)http->options.limit)
             refuse_size(q);
-        else if (bytes && !make_room(q, bytes) && !is_replied(q))
+        else if (bytes && !make_room(q, bytes))
             return MHD_NO;
     }
     return is_replied(q) && header(q, MHD_HTTP_HEADER_EXPECT) ? send_reply(q) : MHD_YES;
@@ -377,12 +380,13 @@ static void take_waiting(pare_http *http)
 static void await_quiet(pare_http *http)
 {
     enum { STEP_MS = 5, SLOW_MS = SLOW_SECONDS * 1000 };
-    unsigned seen = atomic_load(&http->seen);
+    unsigned seen = atomic_load(&http->seen), replies = atomic_load(&http->replies);
     for (int quiet = 0, all = 0, sent = 0; quiet < QUIET_MS; all += STEP_MS, sent += STEP_MS) {
         sleep_ms(STEP_MS);
         const bool answers = atomic_load(&http->answering) > 0;
         const bool comes = atomic_load(&http->arriving) > 0 || atomic_load(&http->seen) != seen;
-        if (answers) sent = 0;
+        if (answers || atomic_load(&http->replies) != replies) sent = 0;
+        replies = atomic_load(&http->replies);
         const bool sends = atomic_load(&http->sending) > 0 && sent < SLOW_MS;
         seen = atomic_load(&http->seen);
         quiet = answers || sends || (comes && all < SLOW_MS) ? 0 : quiet + STEP_MS;
