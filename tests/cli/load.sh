@@ -75,7 +75,7 @@ load() {
 fact() {
     if grep -qE -e "$2" facts.json; then pass "$1"; else fail "$1" "'$2' is not in: $(head -c 600 facts.json)"; fi
 }
-refuses only_warm_up 2 "at 0.5 per second no request is due in the 0.5 s after the warm-up" load mlp d.h5 --rate constant:0.5 --duration 0.5
+refuses only_warm_up 2 "at 0.5 per second no request is due in the 0.5 s after the warm-up" load mlp d.h5 --rate constant:0.5 --duration 0.5 --warmup 1000
 refuses wrong_model 1 "$url: model 'resnet': HTTP 404: |'resnet'" load resnet d.h5 --rate 1
 refuses wrong_version 1 "$url: model 'mlp': HTTP 404: " load mlp d.h5 --rate 1 --model-version 9
 refuses wrong_map 1 "--map pixels=/input|'input'" load mlp d.h5 --rate 1 --map pixels=/input
