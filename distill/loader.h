@@ -6,30 +6,18 @@
 #define PARE_DISTILL_LOADER_H
 
 #include "formats/data.h"
+#include "runtime/base/random.h"
 
 /* --- random numbers --- */
 
-/* Numbers that look random and are a function of a key alone: splitmix64 (Steele, Lea, Flood 2014,
-   "Fast splittable pseudorandom number generators"), started at a mix of the key's parts. Use: what
-   the numbers are for; equal seeds, epochs and samples give others for each. */
+/* Numbers are a function of a key alone: they start at a mix of its parts. Use: what they are for;
+   equal seeds, epochs and samples give others for each. */
 typedef enum pare_random_use {
     PARE_RANDOM_BLOCKS,
     PARE_RANDOM_WINDOW,
     PARE_RANDOM_AUGMENT,
     PARE_RANDOM_MIX
 } pare_random_use;
-
-typedef struct pare_random {
-    uint64_t state;
-} pare_random;
-
-static inline uint64_t pare_random_next(pare_random *r)
-{
-    uint64_t z = r->state += 0x9e3779b97f4a7c15ULL;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-}
 
 static inline pare_random pare_random_of(uint64_t seed, pare_random_use use, int64_t epoch,
                                          int64_t item)
@@ -40,22 +28,6 @@ static inline pare_random pare_random_of(uint64_t seed, pare_random_use use, int
     r.state = pare_random_next(&r) ^ (uint64_t)item;
     r.state = pare_random_next(&r);
     return r;
-}
-
-/* Uniform in 0 .. n - 1, n >= 1, without bias: draws beyond the last whole multiple of n are drawn
-   again. */
-static inline uint64_t pare_random_below(pare_random *r, uint64_t n)
-{
-    uint64_t last = UINT64_MAX - (UINT64_MAX % n + 1) % n, x;
-    do x = pare_random_next(r);
-    while (x > last);
-    return x % n;
-}
-
-/* Uniform in [0, 1), 53 bits. */
-static inline double pare_random_unit(pare_random *r)
-{
-    return (double)(pare_random_next(r) >> 11) * 0x1p-53;
 }
 
 /* --- the order of samples --- */

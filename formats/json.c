@@ -4,6 +4,8 @@
 #include "runtime/base/text.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,6 +20,16 @@ json_t *pare_json_text(const char *bytes)
     json_t *json = json_stringn(shown, n);
     free(shown);
     return json;
+}
+
+void pare_json_note(json_t *list, const char *format, ...)
+{
+    char text[700];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    json_array_append_new(list, pare_json_text(text));
 }
 
 pare_status pare_json_read(pare_ctx *ctx, json_t **out, const char *path)

@@ -15,6 +15,8 @@ extern "C" {
 PARE_NODISCARD pare_status pare_json_read(pare_ctx *ctx, json_t **out, const char *path);
 /* A string of any bytes, escaped as runtime/base/text.h says (NULL: null); NULL: memory is out. */
 json_t *pare_json_text(const char *bytes);
+/* Appends such a string to a list, of at most 700 bytes. */
+void pare_json_note(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Writes and renames. */
 PARE_NODISCARD pare_status pare_json_write(pare_ctx *ctx, const json_t *json, const char *path);
 /* Takes a log, one JSON object a line, back to where it was when `last` was the highest "step":

@@ -2,11 +2,9 @@
 #include "tools/times.h"
 
 #include "formats/json.h"
-
 #include "runtime/eval/stats.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,17 +29,6 @@ pare_status pare_percentiles_parse(pare_ctx *ctx, const char *text, double *out,
     return PARE_OK;
 }
 
-static void note(json_t *notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note(json_t *notes, const char *format, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    json_array_append_new(notes, pare_json_text(text));
-}
-
 /* Reasons to distrust the numbers. Medians that drift by more than a twentieth between fifths of
    the time, a middle half wider than a quarter of the median, or threads that was without a core
    for more than a tenth of the time, are not the model's doing. */
@@ -52,36 +39,40 @@ static bool judge(json_t *notes, const pare_times *times, const double *sorted, 
     double middle = pare_stats_percentile(sorted, n, 75) - pare_stats_percentile(sorted, n, 25);
     bool stable = true;
     if (drift > 0.05) {
-        note(notes,
-             "unstable: the median moved by %.0f %% during the run; stop other work or measure "
-             "longer (--duration)",
-             100 * drift);
+        pare_json_note(
+            notes,
+            "unstable: the median moved by %.0f %% during the run; stop other work or measure "
+            "longer (--duration)",
+            100 * drift);
         stable = false;
     }
     if (median > 0 && middle > 0.25 * median) {
-        note(notes,
-             "unstable: the middle half of the runs spans %.0f %% of the median; other work "
-             "shares the cores, or the clock changes",
-             100 * middle / median);
+        pare_json_note(
+            notes,
+            "unstable: the middle half of the runs spans %.0f %% of the median; other work "
+            "shares the cores, or the clock changes",
+            100 * middle / median);
         stable = false;
     }
     if (times->waited > 0.1 * times->wall) {
-        note(notes,
-             "unstable: threads waited %.2g s for a core in %.2g s; stop other work or use "
-             "fewer threads (--threads)",
-             times->waited, times->wall);
+        pare_json_note(
+            notes,
+            "unstable: threads waited %.2g s for a core in %.2g s; stop other work or use "
+            "fewer threads (--threads)",
+            times->waited, times->wall);
         stable = false;
     }
     if (n < 10) {
-        note(notes, "unstable: only %zu run%s; use --duration or --iterations", n,
-             n == 1 ? "" : "s");
+        pare_json_note(notes, "unstable: only %zu run%s; use --duration or --iterations", n,
+                       n == 1 ? "" : "s");
         stable = false;
     }
     if (times->windows && times->apart > PARE_WINDOWS_WITHIN)
-        note(notes,
-             "not settled: after %d windows the medians of the last three still are %.1f %% apart, "
-             "expected %.0f %%",
-             times->windows, 100 * times->apart, 100 * PARE_WINDOWS_WITHIN);
+        pare_json_note(
+            notes,
+            "not settled: after %d windows the medians of the last three still are %.1f %% apart, "
+            "expected %.0f %%",
+            times->windows, 100 * times->apart, 100 * PARE_WINDOWS_WITHIN);
     return stable;
 }
 
@@ -91,8 +82,8 @@ static void add_percentile(json_t *latency, json_t *notes, const double *sorted,
     char name[32];
     const int64_t needed = pare_stats_needed(q);
     if ((int64_t)n < needed) {
-        note(notes, "p%g is not given: it needs %lld runs, there are %zu; measure longer", q,
-             (long long)needed, n);
+        pare_json_note(notes, "p%g is not given: it needs %lld runs, there are %zu; measure longer",
+                       q, (long long)needed, n);
         return;
     }
     snprintf(name, sizeof name, "p%g", q);

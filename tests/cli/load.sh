@@ -24,23 +24,8 @@ refuses no_scheme 2 "localhost:1: expected http://HOST:PORT" "$pare" load localh
 refuses no_server 1 "http://localhost:1: no answer|connect" "$pare" load http://localhost:1 --model mlp --data none.h5 --rate 1
 
 # --- a server ---
-# starts WORD...: a server with these words; sets server and url. ends: it ends
 loading=
-starts() {
-    : >.test.url
-    "$pare" serve --port 0 "$@" >.test.url 2>.test.served &
-    server=$!
-    for i in $(seq 1 600); do
-        url=$(cat .test.url)
-        [ -n "$url" ] && break
-        kill -0 $server 2>/dev/null || break
-        sleep 0.1
-    done
-}
-ends() {
-    kill -TERM "$server"
-    wait "$server"
-}
+. "$top/tests/cli/_server.sh"
 trap 'kill $server $loading 2>/dev/null' EXIT
 starts "$zoo/mlp.onnx" "$zoo/cnn.onnx"
 if [ -z "$url" ] && has 'no HTTP library' .test.served; then

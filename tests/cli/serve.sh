@@ -13,22 +13,7 @@ mkdir empty
 mkdir -p hollow/net/1 repository/net/one repository/other/1
 cp "$zoo/mlp.onnx" repository/other/1/model.onnx
 head -c 1000 "$zoo/mlp.onnx" >cut.onnx
-# starts WORD...: a server with these words; sets server and url. ends: its exit status
-starts() {
-    : >.test.url
-    "$pare" serve --port 0 "$@" >.test.url 2>.test.served &
-    server=$!
-    for i in $(seq 1 100); do
-        url=$(cat .test.url)
-        [ -n "$url" ] && break
-        kill -0 $server 2>/dev/null || break
-        sleep 0.1
-    done
-}
-ends() {
-    kill -TERM "$server"
-    wait "$server"
-}
+. "$top/tests/cli/_server.sh"
 trap 'kill $server 2>/dev/null' EXIT
 starts "$zoo/mlp.onnx"
 if [ -z "$url" ] && has 'no HTTP library' .test.served; then

@@ -12,24 +12,14 @@
 
 /* --- facts --- */
 
-static void note(json_t *notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note(json_t *notes, const char *format, ...)
-{
-    char text[700];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    json_array_append_new(notes, pare_json_text(text));
-}
-
 static void add_top1(json_t *json, const pare_load_top1 *t, json_t *notes)
 {
     if (t->unread)
-        note(notes, "%lld answers hold no scores and are left out of top-1", (long long)t->unread);
+        pare_json_note(notes, "%lld answers hold no scores and are left out of top-1",
+                       (long long)t->unread);
     if (t->changed)
-        note(notes, "%lld answers have another class than the sample's first answer",
-             (long long)t->changed);
+        pare_json_note(notes, "%lld answers have another class than the sample's first answer",
+                       (long long)t->changed);
     if (!t->samples) return;
     const pare_interval i = pare_stats_wilson(t->hits, t->samples);
     json_object_update_new(json, json_pack("{s:f, s:[f, f], s:I, s:I}", "top1",
@@ -43,19 +33,22 @@ static void add_top1(json_t *json, const pare_load_top1 *t, json_t *notes)
 static void add_notes(const pare_load_row *row, json_t *notes)
 {
     const pare_load_result *r = &row->result;
-    if (row->is_partial) note(notes, "cut short after %.3g s", r->seconds);
-    if (row->error[0]) note(notes, "failed: %zu, the first: %s", r->failed - r->unsent, row->error);
+    if (row->is_partial) pare_json_note(notes, "cut short after %.3g s", r->seconds);
+    if (row->error[0])
+        pare_json_note(notes, "failed: %zu, the first: %s", r->failed - r->unsent, row->error);
     if (r->unsent)
-        note(notes,
-             "failed unsent: %zu, no connection was free before the timeout; the server is "
-             "overloaded, "
-             "or --connections are too few",
-             r->unsent);
+        pare_json_note(
+            notes,
+            "failed unsent: %zu, no connection was free before the timeout; the server is "
+            "overloaded, "
+            "or --connections are too few",
+            r->unsent);
     if ((double)r->late > 0.01 * (double)r->sent)
-        note(notes,
-             "%zu of %zu requests were sent more than 1 ms late although a connection was free: "
-             "this machine is too slow or too busy, and latencies have its delay in them",
-             r->late, r->sent);
+        pare_json_note(
+            notes,
+            "%zu of %zu requests were sent more than 1 ms late although a connection was free: "
+            "this machine is too slow or too busy, and latencies have its delay in them",
+            r->late, r->sent);
 }
 
 json_t *pare_load_row_json(pare_load_row *row, const double *percentiles, int count)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/load/schedule.h"
 
-#include "distill/loader.h"
+#include "runtime/base/random.h"
 
 #include <math.h>
 #include <stdlib.h>
