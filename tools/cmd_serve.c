@@ -17,7 +17,8 @@
 typedef struct serve_options {
     pare_common common;
     const char *host;
-    int64_t port, max_batch, max_delay, max_queue, instances, max_request, max_pending;
+    int64_t port, http_threads, max_batch, max_delay, max_queue, instances, max_request,
+        max_pending;
     bool shared_memory;
     const char *certificate, *key, *token;
 } serve_options;
@@ -26,6 +27,8 @@ typedef struct serve_options {
 static const pare_option table[] = {
     PARE_OPT_TEXT("host", "ADDRESS", host, "address to listen on (127.0.0.1: this machine alone)"),
     PARE_OPT_INT("port", "N", port, 0, 65535, "port to listen on, 0 for any that is free (8000)"),
+    PARE_OPT_INT("http-threads", "N", http_threads, 1, 64,
+                 "threads that read requests and write replies (one for each 4 cores, at most 8)"),
     PARE_OPT_INT("max-batch", "N", max_batch, 0, 65536,
                  "samples that a request or a batch has at most, 0 for no batches (32)"),
     PARE_OPT_INT("max-delay", "US", max_delay, 0, 60000000,
@@ -98,6 +101,15 @@ static pare_status check(pare_tool *tool, const void *options)
     return PARE_OK;
 }
 
+/* What HTTP takes of a small model is as much as the model; most of a large one's time is its own.
+ */
+static int http_threads(const serve_options *o)
+{
+    const int quarter = pare_cpu_cores() / 4;
+    if (o->http_threads) return (int)o->http_threads;
+    return quarter < 1 ? 1 : quarter > 8 ? 8 : quarter;
+}
+
 /* A file's text, in the tool's arena; *out stays NULL where there is no file. */
 static pare_status read_text(pare_tool *tool, const char *path, const char **out)
 {
@@ -134,6 +146,7 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     out->api.regions = o->shared_memory ? &out->regions : NULL;
     const pare_http_options http = {.host = o->host,
                                     .port = (int)o->port,
+                                    .threads = http_threads(o),
                                     .limit = o->max_request,
                                     .pending = o->max_pending,
                                     .certificate = certificate,

@@ -397,7 +397,7 @@ def batching(folder):
         stats = alone.client().get_inference_statistics(net)['model_stats'][0]
         check(f'{net}_alone', stats['execution_count'] == len(samples), stats)
         alone.stop()
-        server = Server(ZOO / f'{net}.onnx', '--max-batch', 8, '--max-delay', 3000)
+        server = Server(ZOO / f'{net}.onnx', '--max-batch', 8, '--max-delay', 3000, '--http-threads', 2)
         batched = together(server, samples, 8, net)
         stats = server.client().get_inference_statistics(net)['model_stats'][0]
         check(f'{net}_batched', stats['execution_count'] < len(samples) and
@@ -537,7 +537,7 @@ def late_requests(x):
 def drain():
     """Each request that was sent before the server was gone is answered."""
     for turn in range(3):
-        server = Server(ZOO / 'mlp.onnx', '--max-delay', 2000)
+        server = Server(ZOO / 'mlp.onnx', '--max-delay', 2000, '--http-threads', 1 + turn)
         broken, counts = [], [0] * 6
         x = np.zeros((1, 1, 28, 28), np.float32)
         want = infer(server.client(), 'mlp', {'input': x}).as_numpy('logits').tobytes()

@@ -291,6 +291,50 @@ static void each_is_taken_once(void **state)
     pare_batcher_free(l.batcher);
 }
 
+typedef struct waiter {
+    line *line;
+    pare_jobs batch;
+    atomic_bool ended;
+} waiter;
+
+static void *take_one(void *user)
+{
+    waiter *w = user;
+    (void)pare_batcher_take(w->line->batcher, &w->batch);
+    atomic_store(&w->ended, true);
+    return NULL;
+}
+
+/* Pushes jobs while a thread waits, with a delay that the test would not outlive. */
+static void wakes(const pare_batcher_options *options, int count, int64_t rows)
+{
+    line l;
+    waiter w = {.line = &l};
+    pthread_t thread;
+    const struct timespec pause = {.tv_nsec = 2000000};
+    line_open(&l, options);
+    assert_int_equal(pthread_create(&thread, NULL, take_one, &w), 0);
+    for (int i = 0; i < count; i++) {
+        nanosleep(&pause, NULL);
+        assert_false(atomic_load(&w.ended));
+        assert_true(add_plain(&l, 0, 1, pare_seconds()));
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(w.batch.rows, rows);
+    pare_batcher_free(l.batcher);
+}
+
+static void who_waits_hears_of_a_batch(void **state)
+{
+    (void)state;
+    wakes(&(pare_batcher_options){.rows = 4, .merge = true, .delay = 1e6}, 4, 4);
+    wakes(&(pare_batcher_options){.rows = 4, .merge = false, .delay = 1e6}, 1, 1);
+    wakes(
+        &(pare_batcher_options){
+            .rows = 8, .merge = true, .delay = 1e6, .preferred = {3}, .preferred_count = 1},
+        3, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +347,7 @@ int main(void)
         cmocka_unit_test(late_ones_are_handed_out_apart),
         cmocka_unit_test(a_full_queue_refuses),
         cmocka_unit_test(each_is_taken_once),
+        cmocka_unit_test(who_waits_hears_of_a_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@ struct pare_batcher {
     /* under the lock */
     pare_job *first, *last;
     int64_t waiting, hurried; /* hurried: those with a deadline */
+    int idle;                 /* threads that wait for a change */
     bool hurry, closed;
 };
 
@@ -172,13 +173,22 @@ bool pare_batcher_choose(pare_batcher *b, double now, pare_jobs *out, double *un
 
 /* --- from several threads --- */
 
+/* Has this new job something to tell those who wait for a batch? They know already until when they
+   wait for others. */
+static bool is_news(const pare_batcher *b, const pare_job *job)
+{
+    if (b->waiting == 1 || b->hurry || isfinite(job->deadline)) return true;
+    const prospect p = look(b);
+    return p.full || p.preferred;
+}
+
 bool pare_batcher_push(pare_batcher *b, pare_job *job)
 {
     (void)pthread_mutex_lock(&b->lock);
     const bool fits = b->waiting < b->options.limit;
     if (fits) {
         insert(b, job);
-        (void)pthread_cond_signal(&b->changed);
+        if (b->idle && is_news(b, job)) (void)pthread_cond_signal(&b->changed);
     }
     (void)pthread_mutex_unlock(&b->lock);
     return fits;
@@ -187,13 +197,15 @@ bool pare_batcher_push(pare_batcher *b, pare_job *job)
 /* Waits for a change, until this time at most. */
 static void await_change(pare_batcher *b, double until)
 {
+    b->idle++;
     if (isinf(until)) {
         (void)pthread_cond_wait(&b->changed, &b->lock);
-        return;
+    } else {
+        const double whole = floor(until);
+        const struct timespec at = {(time_t)whole, (long)((until - whole) * 1e9)};
+        (void)pthread_cond_timedwait(&b->changed, &b->lock, &at);
     }
-    const double whole = floor(until);
-    const struct timespec at = {(time_t)whole, (long)((until - whole) * 1e9)};
-    (void)pthread_cond_timedwait(&b->changed, &b->lock, &at);
+    b->idle--;
 }
 
 bool pare_batcher_take(pare_batcher *b, pare_jobs *out)

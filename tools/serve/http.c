@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum {
-    POOL = 256 << 10, /* bytes of a connection's buffers: large bodies come in large pieces */
+    POOL = 96 << 10, /* bytes of a connection's buffers: large bodies come in large pieces, and the
+                         library writes zeros over all of it after each request */
     MOST_CONNECTIONS = 8192,
     IDLE_SECONDS = 600, /* a connection on which nothing happens is closed */
     QUIET_MS = 300,     /* draining ends when no request came for so long */
@@ -38,7 +39,7 @@ struct pare_http {
     size_t held;                             /* bytes of requests, changed atomically */
 };
 
-/* Who goes on with a request: the thread of the transport, or who makes the reply. */
+/* Who goes on with a request: a thread of the transport, or who makes the reply. */
 enum { HANDLED, WAITING, REPLIED };
 
 typedef struct request {
@@ -311,6 +312,7 @@ static pare_status start(pare_http *http)
 {
     const pare_http_options *o = &http->options;
     const bool tls = o->certificate != NULL;
+    const unsigned pool = o->threads > 1 ? (unsigned)o->threads : 0; /* the library's word for 1 */
     const struct MHD_OptionItem secret[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)o->certificate},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)o->key},
@@ -319,14 +321,14 @@ static pare_status start(pare_http *http)
     if (tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return PARE_FAIL(&http->ctx, UNSUPPORTED, "this libmicrohttpd was built without TLS");
     PARE_TRY(listen_on(http));
-    http->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-                                        MHD_USE_ITC | (tls ? MHD_USE_TLS : 0u),
-                                    0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET,
-                                    http->listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
-                                    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
-                                    MHD_OPTION_CONNECTION_LIMIT, most_connections(),
-                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-                                    MHD_OPTION_ARRAY, tls ? secret : secret + 2, MHD_OPTION_END);
+    http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+            (tls ? MHD_USE_TLS : 0u),
+        0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, http->listener,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)POOL, MHD_OPTION_CONNECTION_LIMIT, most_connections(),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_THREAD_POOL_SIZE, pool,
+        MHD_OPTION_ARRAY, tls ? secret : secret + 2, MHD_OPTION_END);
     if (http->daemon) return PARE_OK;
     if (tls)
         return PARE_FAIL(&http->ctx, INPUT,
