@@ -17,7 +17,7 @@
 typedef struct serve_options {
     pare_common common;
     const char *host;
-    int64_t port, http_threads, max_batch, max_delay, max_queue, instances, max_request,
+    int64_t port, http_threads, max_batch, max_delay, max_queue, max_wait, instances, max_request,
         max_pending;
     bool shared_memory;
     const char *certificate, *key, *token;
@@ -35,6 +35,9 @@ static const pare_option table[] = {
                  "microseconds that a request waits for others to make a batch (0)"),
     PARE_OPT_INT("max-queue", "N", max_queue, 1, 1e9,
                  "requests that may wait for a model; more are refused with status 503 (1024)"),
+    PARE_OPT_INT("max-wait", "US", max_wait, 0, 60000000,
+                 "microseconds that a request may be expected to wait for its turn, by the runs of "
+                 "late; others are refused with status 503, 0 for none (0)"),
     PARE_OPT_INT("instances", "N", instances, 1, 1024,
                  "runs of a model side by side, each by one thread (as many as --threads)"),
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
@@ -131,6 +134,7 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.config.max_batch = o->max_batch;
     options.config.delay = o->max_delay;
     options.config.queue = o->max_queue;
+    options.config.wait = o->max_wait;
     options.config.instances = o->instances ? o->instances : threads;
     return pare_repository_open(tool->ctx, &out->repository, &options);
 }

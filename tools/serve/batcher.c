@@ -15,6 +15,8 @@ struct pare_batcher {
     pare_job *first, *last;
     int64_t waiting, hurried; /* hurried: those with a deadline */
     int idle;                 /* threads that wait for a change */
+    int64_t rows;             /* of the jobs that wait */
+    double pace;              /* seconds a row takes, of late; 0: not known yet */
     bool hurry, closed;
 };
 
@@ -55,6 +57,7 @@ static void insert(pare_batcher *b, pare_job *job)
     *(before ? &before->next : &b->first) = job;
     if (!job->next) b->last = job;
     b->waiting++;
+    b->rows += job->rows;
     b->hurried += isfinite(job->deadline);
 }
 
@@ -67,6 +70,7 @@ static void move(pare_batcher *b, pare_job *before, pare_job *job, pare_job ***e
     **end = job;
     *end = &job->next;
     b->waiting--;
+    b->rows -= job->rows;
     b->hurried -= isfinite(job->deadline);
 }
 
@@ -182,10 +186,32 @@ static bool is_news(const pare_batcher *b, const pare_job *job)
     return p.full || p.preferred;
 }
 
-bool pare_batcher_push(pare_batcher *b, pare_job *job)
+/* Seconds that a new job of this priority will wait: the rows before it at the pace of late. */
+static double foreseen(const pare_batcher *b, int64_t priority)
+{
+    int64_t rows = b->rows;
+    if (b->last && b->last->priority > priority) {
+        rows = 0;
+        for (const pare_job *j = b->first; j->priority <= priority; j = j->next) rows += j->rows;
+    }
+    return (double)rows * b->pace / (b->options.instances > 1 ? b->options.instances : 1);
+}
+
+/* A moving average over the last runs, some eight of them. */
+void pare_batcher_ran(pare_batcher *b, int64_t rows, double seconds)
+{
+    const double pace = seconds / (double)rows;
+    (void)pthread_mutex_lock(&b->lock);
+    b->pace += b->pace ? (pace - b->pace) / 8 : pace;
+    (void)pthread_mutex_unlock(&b->lock);
+}
+
+bool pare_batcher_push(pare_batcher *b, pare_job *job, double *wait)
 {
     (void)pthread_mutex_lock(&b->lock);
-    const bool fits = b->waiting < b->options.limit;
+    *wait = b->options.wait ? foreseen(b, job->priority) : 0;
+    const bool fits = b->waiting < b->options.limit && *wait <= b->options.wait;
+    if (*wait <= b->options.wait) *wait = 0;
     if (fits) {
         insert(b, job);
         if (b->idle && is_news(b, job)) (void)pthread_cond_signal(&b->changed);

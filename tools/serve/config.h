@@ -24,6 +24,7 @@ typedef struct pare_serve_config {
     int preferred_count;
     int64_t instances; /* runs side by side */
     int64_t queue;     /* requests that may wait */
+    int64_t wait;      /* microseconds that a request may be expected to wait; 0: any */
     int64_t levels;    /* of priority; 0: priorities are not read */
     int64_t level;     /* of requests that give none */
     int64_t timeout;   /* microseconds a request may wait; 0: for ever */

@@ -115,6 +115,8 @@ static pare_status start(pare_served *s)
     pare_batcher_options queue = {.rows = c->max_batch ? c->max_batch : 1,
                                   .merge = c->merge,
                                   .limit = c->queue ? c->queue : INT64_MAX,
+                                  .wait = 1e-6 * (double)c->wait,
+                                  .instances = (int)c->instances,
                                   .delay = c->merge ? 1e-6 * (double)c->delay : 0,
                                   .preferred_count = c->preferred_count,
                                   .alike = pare_infer_job_alike};

@@ -221,6 +221,7 @@ static void note_run(const batch_run *run)
         [PARE_STAGE_OUTPUT] = run->mark[3] - run->mark[2],
     };
     pare_served_stats_run(&run->served->stats, run->rows, seconds);
+    pare_batcher_ran(run->served->batcher, run->rows, run->mark[3] - run->mark[0]);
 }
 
 /* Runs requests together; where that fails each is run alone, so that none fails for another. */
@@ -272,8 +273,27 @@ void *pare_instance_main(void *user)
 
 /* --- from outside --- */
 
+/* The reply to a request that the queue has not taken. wait: seconds that were too long for it. */
+static void shed(pare_served *s, pare_exchange *x, double wait)
+{
+    const pare_serve_config *c = &s->options.config;
+    pare_served_stats_shed(&s->stats);
+    x->reply.retry_after = 1;
+    if (wait > 0)
+        pare_exchange_refuse(
+            x, PARE_HTTP_UNAVAILABLE,
+            "model '%s': the request would wait for some %.0f ms, more than the %g ms it may",
+            s->name, wait * 1e3, (double)c->wait / 1e3);
+    else
+        pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE,
+                             "model '%s': %lld requests are waiting already, as many as may",
+                             s->name, (long long)c->queue);
+    pare_served_release(s);
+}
+
 void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
 {
+    double wait;
     pare_infer_job *job;
     const pare_status st = pare_infer_job_new(&job, s, x, regions);
     if (st != PARE_OK) {
@@ -283,12 +303,7 @@ void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
         pare_served_release(s);
         return;
     }
-    if (pare_batcher_push(s->batcher, &job->job)) return; /* and by now it may be answered */
+    if (pare_batcher_push(s->batcher, &job->job, &wait)) return; /* and by now it may be answered */
     pare_infer_job_release(job);
-    pare_served_stats_shed(&s->stats);
-    x->reply.retry_after = 1;
-    pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE,
-                         "model '%s': %lld requests are waiting already, as many as may", s->name,
-                         (long long)s->options.config.queue);
-    pare_served_release(s);
+    shed(s, x, wait);
 }
