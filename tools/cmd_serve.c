@@ -39,7 +39,8 @@ static const pare_option table[] = {
                  "microseconds that a request may be expected to wait for its turn, by the runs of "
                  "late; others are refused with status 503, 0 for none (0)"),
     PARE_OPT_INT("instances", "N", instances, 1, 1024,
-                 "runs of a model side by side, each by one thread (as many as --threads)"),
+                 "runs of a model side by side: on the CPU each by one thread (as many as "
+                 "--threads), on a GPU each in a stream (2)"),
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
@@ -66,6 +67,7 @@ static const serve_options defaults = {.host = "127.0.0.1",
 
 /* A server at work. */
 typedef struct server {
+    pare_gpus *gpus;
     pare_repository *repository;
     pare_regions regions;
     pare_api api;
@@ -88,9 +90,6 @@ static void await_signal(const pare_ctx *ctx)
 static pare_status check(pare_tool *tool, const void *options)
 {
     const serve_options *o = options;
-    const char *device = o->common.device;
-    if (device && strcmp(device, "cpu") != 0 && strcmp(device, "auto") != 0)
-        return PARE_FAIL(tool->ctx, UNSUPPORTED, "--device %s: serve computes on the CPU", device);
     if (o->max_pending / 2 < o->max_request)
         return PARE_FAIL(tool->ctx, USAGE,
                          "--max-pending is less than twice --max-request, which a request may be "
@@ -126,9 +125,15 @@ static pare_status read_text(pare_tool *tool, const char *path, const char **out
     return *out ? PARE_OK : PARE_MEMORY;
 }
 
+/* One run is copied in and out while the other is computed. */
+enum { GPU_INSTANCES = 2 };
+
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
 {
-    pare_repository_options options = {.path = tool->arg, .count = tool->arg_count};
+    PARE_TRY(pare_tool_open_device(tool));
+    PARE_TRY(pare_gpus_new(tool->ctx, &out->gpus, tool->device, (size_t)o->common.memory_limit));
+    pare_repository_options options = {
+        .path = tool->arg, .count = tool->arg_count, .gpus = out->gpus};
     pare_serve_config_init(&options.config);
     const int64_t threads = o->common.threads ? o->common.threads : pare_cpu_cores();
     options.config.max_batch = o->max_batch;
@@ -136,6 +141,7 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.config.queue = o->max_queue;
     options.config.wait = o->max_wait;
     options.config.instances = o->instances ? o->instances : threads;
+    options.config.gpu_instances = o->instances ? o->instances : GPU_INSTANCES;
     return pare_repository_open(tool->ctx, &out->repository, &options);
 }
 
@@ -226,6 +232,7 @@ static pare_status run(pare_tool *tool, const void *options)
     if (st == PARE_OK) st = serve(tool, o, &s);
     pare_http_close(s.http);
     pare_repository_close(s.repository);
+    pare_gpus_free(s.gpus);
     pare_regions_free(&s.regions);
     return st;
 }

@@ -26,7 +26,7 @@ port=${url##*:}
 case $url in http://127.0.0.1:[0-9]*) pass address ;; *) fail address "'$url' $(cat .test.served)" ;; esac
 refuses no_argument 2 "usage: pare serve" "$pare" serve
 refuses bad_port 2 "--port 65536: expected a whole number from 0 to 65535" "$pare" serve "$zoo/mlp.onnx" --port 65536
-refuses device 1 "--device cuda: serve computes on the CPU" "$pare" serve "$zoo/mlp.onnx" --device cuda --port 0
+refuses device 1 "--device cuda:999" env CUDA_VISIBLE_DEVICES= "$pare" serve "$zoo/mlp.onnx" --device cuda:999 --port 0
 refuses twice 2 "is given twice" "$pare" serve "$zoo/mlp.onnx" "$zoo/mlp.onnx" --port 0
 refuses no_folder 1 "none: No such file" "$pare" serve none --port 0
 refuses no_model 1 "empty: holds no model" "$pare" serve empty --port 0

@@ -73,9 +73,10 @@ static bool find(call *c, int code, pare_served **out)
             return false;
         }
     }
-    if (pare_repository_find(c->api->repository, &c->x->ctx, out, c->model, version) == PARE_OK)
-        return true;
-    pare_exchange_fail(c->x, code);
+    const pare_status st =
+        pare_repository_find(c->api->repository, &c->x->ctx, out, c->model, version);
+    if (st == PARE_OK) return true;
+    pare_exchange_fail(c->x, st == PARE_DEVICE ? PARE_HTTP_UNAVAILABLE : code);
     return false;
 }
 

@@ -14,7 +14,20 @@ typedef struct pare_config_tensor {
     pare_shape shape; /* without the axis of samples where max_batch is not 0 */
 } pare_config_tensor;
 
-enum { PARE_MOST_VERSIONS = 64 };
+/* Where a model is computed. */
+typedef enum pare_instance_kind {
+    PARE_KIND_AUTO, /* where the server computes models that do not choose */
+    PARE_KIND_CPU,
+    PARE_KIND_GPU
+} pare_instance_kind;
+
+/* Runs side by side on a GPU. */
+typedef struct pare_gpu_group {
+    int index; /* -1: the server's GPU, or the machine's first */
+    int64_t instances;
+} pare_gpu_group;
+
+enum { PARE_MOST_VERSIONS = 64, PARE_MOST_GPUS = 64 };
 typedef struct pare_serve_config {
     int64_t max_batch; /* samples of a request or a batch; 0: inputs have no axis of samples */
     bool is_auto;      /* max_batch is of the command line: for models that have such an axis */
@@ -35,6 +48,10 @@ typedef struct pare_serve_config {
     const char *file; /* of a version's folder */
     pare_config_tensor *input, *output;
     int input_count, output_count;
+    pare_instance_kind kind;
+    int64_t gpu_instances; /* in place of `instances` on the GPU of a model that does not choose */
+    pare_gpu_group gpu[PARE_MOST_GPUS]; /* (gpu_count) of KIND_GPU */
+    int gpu_count;
 } pare_serve_config;
 
 /* The largest version, merging, one batch at a time. */

@@ -13,6 +13,7 @@ typedef struct pare_repository_options {
     const char *const *path; /* (count) folders and ONNX files; borrowed */
     int count;
     pare_serve_config config; /* of models whose config.pbtxt does not say otherwise */
+    pare_gpus *gpus;          /* that models may choose; NULL: none */
 } pare_repository_options;
 
 /* Loads every model. A file's model is called as the file without ".onnx", and is version 1.
@@ -23,7 +24,7 @@ PARE_NODISCARD pare_status pare_repository_open(pare_ctx *ctx, pare_repository *
 void pare_repository_close(pare_repository *repository);
 
 /* A reference to the version of this number that is ready; 0: the highest. PARE_INPUT: there is
- * none. */
+   none; PARE_DEVICE: its GPU failed. */
 PARE_NODISCARD pare_status pare_repository_find(pare_repository *repository, pare_ctx *ctx,
                                                 pare_served **out, const char *name,
                                                 int64_t version);

@@ -74,19 +74,33 @@ static json_t *batching_json(const pare_serve_config *c)
                      (json_int_t)c->queue);
 }
 
+/* A group for each processor. */
+static json_t *instances_json(const pare_served *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->place_count; i++) {
+        const pare_place *p = &s->place[i];
+        json_t *group =
+            json_pack("{s:o, s:s, s:I}", "name", pare_json_text(s->name), "kind",
+                      p->gpu ? "KIND_GPU" : "KIND_CPU", "count", (json_int_t)p->instances);
+        if (p->gpu) json_object_set_new(group, "gpus", json_pack("[i]", p->gpu->device->index));
+        json_array_append_new(list, group);
+    }
+    return list;
+}
+
 json_t *pare_served_config(const pare_served *s)
 {
     const pare_serve_config *c = &s->options.config;
     const int skip = c->max_batch > 0;
     const char *slash = strrchr(s->options.path, '/');
-    json_t *config =
-        json_pack("{s:o, s:s, s:s, s:o, s:I, s:o, s:o, s:[{s:o, s:s, s:I}], s:o}", "name",
-                  pare_json_text(s->name), "platform", "pare_onnx", "backend", "pare",
-                  "version_policy", policy_json(c), "max_batch_size", (json_int_t)c->max_batch,
-                  "input", config_list(s->input, s->input_count, skip), "output",
-                  config_list(s->output, s->output_count, skip), "instance_group", "name",
-                  pare_json_text(s->name), "kind", "KIND_CPU", "count", (json_int_t)c->instances,
-                  "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
+    json_t *config = json_pack(
+        "{s:o, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "name", pare_json_text(s->name),
+        "platform", "pare_onnx", "backend", "pare", "version_policy", policy_json(c),
+        "max_batch_size", (json_int_t)c->max_batch, "input",
+        config_list(s->input, s->input_count, skip), "output",
+        config_list(s->output, s->output_count, skip), "instance_group", instances_json(s),
+        "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
     if (c->merge) json_object_set_new(config, "dynamic_batching", batching_json(c));
     return config;
 }

@@ -11,6 +11,7 @@
 /* One run: some requests, one after the other along the first axis. */
 typedef struct batch_run {
     pare_served *served;
+    pare_place *place;
     pare_infer_job *first; /* linked by job.next */
     int64_t rows, filled;  /* samples, and those with what fills the plan's batch up */
     double mark[4];        /* begun, inputs there, outputs there, replies made */
@@ -23,11 +24,12 @@ static pare_infer_job *next_of(const pare_infer_job *job)
 
 /* --- inputs --- */
 
-/* The runner reads from the request's body where it can: one request that fills the batch, aligned
-   as the runner's own memory is. */
+/* On the CPU the runner reads from the request's body where it can: one request that fills the
+   batch, aligned as the runner's own memory is. A GPU's runner has pinned memory, from which the
+   GPU copies by itself. */
 static bool is_direct(const batch_run *run, const pare_infer_tensor *t)
 {
-    return t->data && !run->first->job.next && run->rows == run->filled &&
+    return !run->place->gpu && t->data && !run->first->job.next && run->rows == run->filled &&
            !((uintptr_t)t->data & 63);
 }
 
@@ -161,33 +163,49 @@ static int64_t fill_up(const pare_served *s, int64_t rows)
     return filled < c->max_batch ? filled : c->max_batch;
 }
 
-static pare_status plan_of(batch_run *run, pare_planned **out)
+/* The shapes of the plan's inputs: (input_count), in the first request's arena; NULL: memory is
+ * out. */
+static pare_input_shape *shapes_of(const batch_run *run)
 {
-    pare_exchange *x = run->first->x;
     const pare_served *s = run->served;
     pare_input_shape *shapes =
-        pare_arena_alloc(&x->arena, (size_t)s->input_count + 1, sizeof *shapes);
-    if (!shapes) return PARE_MEMORY;
-    for (int i = 0; i < s->input_count; i++) {
+        pare_arena_alloc(&run->first->x->arena, (size_t)s->input_count + 1, sizeof *shapes);
+    for (int i = 0; shapes && i < s->input_count; i++) {
         const pare_infer_tensor *t = run->first->input[i];
         shapes[i] = (pare_input_shape){s->input[i].name, {.rank = t->rank}};
         memcpy(shapes[i].shape.dim, t->dim, sizeof t->dim);
         if (s->options.config.max_batch) shapes[i].shape.dim[0] = run->filled;
     }
-    return pare_plans_get(s->plans, &x->ctx, out, shapes, s->input_count);
+    return shapes;
+}
+
+static pare_status run_plan(batch_run *run, const pare_input_shape *shapes, int instance)
+{
+    pare_planned *planned;
+    pare_plans *plans = run->place->plans;
+    pare_ctx *ctx = &run->first->x->ctx;
+    const pare_batch_work work = {.load = load, .take = take, .user = run};
+    PARE_TRY(pare_plans_get(plans, ctx, &planned, shapes, run->served->input_count));
+    pare_replica *replica = pare_replicas_at(planned->replicas, instance);
+    pare_ctx_clear(&replica->ctx);
+    const pare_status st = pare_replica_run(replica, 0, 1, &work);
+    if (st != PARE_OK) (void)pare_fail(ctx, st, "%s", replica->ctx.message);
+    if (st == PARE_DEVICE)
+        pare_plans_drop(plans, planned);
+    else
+        pare_plans_put(plans, planned);
+    return st;
 }
 
 static pare_status run_once(batch_run *run, int instance)
 {
-    pare_planned *planned;
-    const pare_batch_work work = {.load = load, .take = take, .user = run};
     run->mark[0] = pare_seconds();
-    PARE_TRY(plan_of(run, &planned));
-    pare_replica *replica = pare_replicas_at(planned->replicas, instance);
-    pare_ctx_clear(&replica->ctx);
-    pare_status st = pare_replica_run(replica, 0, 1, &work);
-    if (st != PARE_OK) (void)pare_fail(&run->first->x->ctx, st, "%s", replica->ctx.message);
-    pare_plans_put(run->served->plans, planned);
+    const pare_input_shape *shapes = shapes_of(run);
+    if (!shapes) return PARE_MEMORY;
+    const pare_status st = run_plan(run, shapes, instance);
+    if (st == PARE_DEVICE)
+        pare_place_recover(run->served, run->place, shapes, run->served->input_count,
+                           run->first->x->ctx.message);
     return st;
 }
 
@@ -224,14 +242,34 @@ static void note_run(const batch_run *run)
     pare_batcher_ran(run->served->batcher, run->rows, run->mark[3] - run->mark[0]);
 }
 
+/* The GPU failed: that was no request's fault, and no request is run again for it. */
+static void fail_all(pare_infer_job *first, int code, const char *message)
+{
+    for (pare_infer_job *job = first, *next; job; job = next) {
+        pare_served *s = job->served;
+        next = next_of(job);
+        pare_served_stats_failure(&s->stats, pare_seconds() - job->job.queued);
+        pare_infer_job_release(job);
+        pare_exchange_refuse(job->x, code, "model '%s': %s", s->name, message);
+        pare_served_release(s);
+    }
+}
+
 /* Runs requests together; where that fails each is run alone, so that none fails for another. */
 static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t rows)
 {
-    batch_run run = {.served = instance->served, .first = first, .rows = rows};
+    char message[sizeof first->x->ctx.message];
+    batch_run run = {
+        .served = instance->served, .place = instance->place, .first = first, .rows = rows};
     run.filled = fill_up(run.served, rows);
     const bool is_alone = !first->job.next;
     pare_status st = run_once(&run, instance->index);
     if (st == PARE_OK) note_run(&run);
+    if (st == PARE_DEVICE) {
+        memcpy(message, first->x->ctx.message, sizeof message);
+        fail_all(first, PARE_HTTP_BROKEN, message);
+        return;
+    }
     for (pare_infer_job *job = first, *next; job; job = next) {
         next = next_of(job);
         if (st == PARE_OK) {
@@ -263,10 +301,15 @@ static void refuse_late(pare_job *late)
 void *pare_instance_main(void *user)
 {
     pare_instance *instance = user;
+    pare_served *s = instance->served;
     pare_jobs batch;
-    while (pare_batcher_take(instance->served->batcher, &batch)) {
+    while (!pare_place_is_left(s, instance->place) && pare_batcher_take(s->batcher, &batch)) {
         refuse_late(batch.late);
-        if (batch.jobs) run_batch(instance, (pare_infer_job *)(void *)batch.jobs, batch.rows);
+        pare_infer_job *first = (pare_infer_job *)(void *)batch.jobs;
+        if (first && __atomic_load_n(&instance->place->is_lost, __ATOMIC_ACQUIRE))
+            fail_all(first, PARE_HTTP_UNAVAILABLE, "its GPU has failed");
+        else if (first)
+            run_batch(instance, first, batch.rows);
     }
     return NULL;
 }
