@@ -339,6 +339,20 @@ bool pare_api_admit(const pare_api *api, pare_exchange *x)
     return false;
 }
 
+void pare_api_answer(pare_api *api, pare_exchange *x, const char *path, const char *model,
+                     const char *version, const char *region)
+{
+    const struct route *route = routes;
+    call *c = pare_arena_alloc(&x->arena, 1, sizeof *c);
+    if (!c) {
+        pare_exchange_fail(x, PARE_HTTP_UNAVAILABLE);
+        return;
+    }
+    *c = (call){.api = api, .x = x, .model = model, .version = version, .region = region};
+    while (strcmp(route->path, path) != 0) route++;
+    route->answer(c);
+}
+
 void pare_api_handle(pare_api *api, pare_exchange *x)
 {
     const char *method = strcmp(x->method, "HEAD") ? x->method : "GET";

@@ -2,11 +2,8 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
-#include "tools/serve/encoding.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- inputs --- */
@@ -163,22 +160,6 @@ void pare_infer_job_release(pare_infer_job *job)
 
 /* --- the job --- */
 
-/* Bytes of JSON before the binary data: what the header says, else all. */
-static pare_status json_bytes(pare_exchange *x, size_t *out)
-{
-    char *end;
-    *out = x->bytes;
-    if (!x->json_bytes) return PARE_OK;
-    errno = 0;
-    const unsigned long long bytes = strtoull(x->json_bytes, &end, 10);
-    if (errno || end == x->json_bytes || *end || *x->json_bytes == '-' || bytes > x->bytes)
-        return PARE_FAIL(&x->ctx, INPUT,
-                         "Inference-Header-Content-Length is '%s', the body has %zu bytes",
-                         x->json_bytes, x->bytes);
-    *out = (size_t)bytes;
-    return PARE_OK;
-}
-
 static void set_order(pare_infer_job *job)
 {
     const pare_serve_config *c = &job->served->options.config;
@@ -187,20 +168,18 @@ static void set_order(pare_infer_job *job)
     const int64_t timeout = c->own_timeout && r->timeout ? r->timeout : c->timeout;
     job->job.priority = level < c->levels ? level : c->levels;
     job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
+    if (job->x->deadline > 0) job->job.deadline = fmin(job->job.deadline, job->x->deadline);
 }
 
 pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
                                pare_regions *regions)
 {
-    size_t json;
     pare_infer_job *job = *out = pare_arena_alloc(&x->arena, 1, sizeof *job);
     if (!job) return PARE_MEMORY;
     job->served = served;
     job->x = x;
     job->job.queued = pare_seconds();
-    PARE_TRY(pare_encoding_decode(x));
-    PARE_TRY(json_bytes(x, &json));
-    PARE_TRY(pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
+    PARE_TRY(x->form->read(x, &job->request));
     PARE_TRY(match_inputs(job));
     PARE_TRY(match_outputs(job));
     PARE_TRY(hold_all(job, regions));

@@ -4,7 +4,6 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
-#include "tools/serve/encoding.h"
 
 #include <string.h>
 
@@ -128,8 +127,7 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
                                       .batched = run->served->options.config.max_batch > 0,
                                       .put = put_shared,
                                       .user = job};
-    PARE_TRY(pare_infer_write(&x->arena, &x->reply, &result));
-    PARE_TRY(pare_encoding_encode(x));
+    PARE_TRY(x->form->write(x, &result));
     x->reply.code = PARE_HTTP_OK;
     return PARE_OK;
 }
