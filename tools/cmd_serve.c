@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/serve/api.h"
 #include "tools/serve/http.h"
+#include "tools/serve/shadow.h"
 #include "tools/text.h"
 #include "tools/token.h"
 
@@ -18,6 +19,9 @@ typedef struct serve_options {
     pare_common common;
     const char *host;
     int64_t port, max_batch, max_delay, max_queue, instances, max_request, max_pending;
+    int64_t shadow_queue;
+    double shadow_share;
+    pare_list shadow;
     bool shared_memory;
     const char *certificate, *key, *token;
 } serve_options;
@@ -39,6 +43,13 @@ static const pare_option table[] = {
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
                    "size of the bodies of all requests that are not answered yet; more are refused "
                    "with status 503 (1GiB)"),
+    PARE_OPT_LIST("shadow", "MODEL=OTHER", shadow,
+                  "run MODEL's requests by OTHER, too, behind their replies, and compare the "
+                  "answers; OTHER/VERSION names a version; may be given several times"),
+    PARE_OPT_REAL("shadow-share", "SHARE", shadow_share, 0, 1,
+                  "share of the requests that are compared (1)"),
+    PARE_OPT_INT("shadow-queue", "N", shadow_queue, 1, 1e6,
+                 "requests that wait for a shadow or run in it; more are not compared (64)"),
     PARE_OPT_FLAG("shared-memory", shared_memory,
                   "let clients of this machine pass tensors in POSIX shared memory, of which they "
                   "may name any that this program may open"),
@@ -55,12 +66,15 @@ static const serve_options defaults = {.host = "127.0.0.1",
                                        .port = 8000,
                                        .max_batch = 32,
                                        .max_queue = 1024,
+                                       .shadow_queue = 64,
+                                       .shadow_share = 1,
                                        .max_request = 256 << 20,
                                        .max_pending = 1 << 30};
 
 /* A server at work. */
 typedef struct server {
     pare_repository *repository;
+    pare_shadows *shadows; /* NULL: none */
     pare_regions regions;
     pare_api api;
     pare_http *http;
@@ -111,6 +125,15 @@ static pare_status read_text(pare_tool *tool, const char *path, const char **out
     return *out ? PARE_OK : PARE_MEMORY;
 }
 
+static pare_status open_shadows(pare_tool *tool, const serve_options *o, server *out)
+{
+    const pare_shadows_options options = {.rule = o->shadow.item,
+                                          .count = o->shadow.count,
+                                          .share = o->shadow_share,
+                                          .queue = o->shadow_queue};
+    return options.count ? pare_shadows_new(tool->ctx, &out->shadows, &options) : PARE_OK;
+}
+
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
 {
     pare_repository_options options = {.path = tool->arg, .count = tool->arg_count};
@@ -120,7 +143,9 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.config.delay = o->max_delay;
     options.config.queue = o->max_queue;
     options.config.instances = o->instances ? o->instances : threads;
-    return pare_repository_open(tool->ctx, &out->repository, &options);
+    options.shadows = out->shadows;
+    PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
+    return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
 }
 
 static pare_status open_server(pare_tool *tool, const serve_options *o, server *out)
@@ -129,8 +154,10 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     PARE_TRY(read_text(tool, o->certificate, &certificate));
     PARE_TRY(read_text(tool, o->key, &key));
     PARE_TRY(pare_token_read(&tool->arena, &out->api.token, o->token));
+    PARE_TRY(open_shadows(tool, o, out));
     PARE_TRY(open_repository(tool, o, out));
     out->api.repository = out->repository;
+    out->api.shadows = out->shadows;
     out->api.regions = o->shared_memory ? &out->regions : NULL;
     const pare_http_options http = {.host = o->host,
                                     .port = (int)o->port,
@@ -175,6 +202,10 @@ static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
         pare_served_release(all[i]);
     }
     pare_free(all);
+    if (!s->shadows) return PARE_OK;
+    json_object_set_new(tool->facts, "shadows", list = json_array());
+    for (int i = 0; i < pare_shadows_count(s->shadows); i++)
+        json_array_append_new(list, pare_shadow_json(pare_shadows_at(s->shadows, i)));
     return PARE_OK;
 }
 
@@ -187,6 +218,7 @@ static void drain(pare_tool *tool, server *s)
     if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
         pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
     pare_http_drain(s->http);
+    pare_shadows_drain(s->shadows); /* what they hold counts with the transport's */
 }
 
 /* Until a signal asks for the end. */
@@ -209,6 +241,7 @@ static pare_status run(pare_tool *tool, const void *options)
     if (st == PARE_OK) st = serve(tool, o, &s);
     pare_http_close(s.http);
     pare_repository_close(s.repository);
+    pare_shadows_free(s.shadows);
     pare_regions_free(&s.regions);
     return st;
 }

@@ -3,6 +3,7 @@
 
 #include "runtime/base/clock.h"
 #include "tools/serve/encoding.h"
+#include "tools/serve/shadow.h"
 
 #include <errno.h>
 #include <math.h>
@@ -154,7 +155,10 @@ static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
 
 void pare_infer_job_release(pare_infer_job *job)
 {
-    if (!job || !job->source || !job->target) return;
+    if (!job) return;
+    pare_shadowed_free(job->copy);
+    job->copy = NULL;
+    if (!job->source || !job->target) return;
     for (int i = 0; i < job->served->input_count; i++)
         if (job->source[i]) pare_region_release(job->source[i]);
     for (int i = 0; i < job->wanted_count; i++)
@@ -189,18 +193,26 @@ static void set_order(pare_infer_job *job)
     job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
 }
 
-pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
-                               pare_regions *regions)
+pare_status pare_infer_job_read(pare_exchange *x, pare_infer_request *out)
 {
     size_t json;
+    PARE_TRY(pare_encoding_decode(x));
+    PARE_TRY(json_bytes(x, &json));
+    return pare_infer_read(&x->arena, out, x->body, x->bytes, json);
+}
+
+pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
+                               const pare_infer_request *request, pare_regions *regions)
+{
     pare_infer_job *job = *out = pare_arena_alloc(&x->arena, 1, sizeof *job);
     if (!job) return PARE_MEMORY;
     job->served = served;
     job->x = x;
     job->job.queued = pare_seconds();
-    PARE_TRY(pare_encoding_decode(x));
-    PARE_TRY(json_bytes(x, &json));
-    PARE_TRY(pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
+    if (request)
+        job->request = *request;
+    else
+        PARE_TRY(pare_infer_job_read(x, &job->request));
     PARE_TRY(match_inputs(job));
     PARE_TRY(match_outputs(job));
     PARE_TRY(hold_all(job, regions));
@@ -211,6 +223,8 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
 bool pare_infer_job_alike(const pare_job *a, const pare_job *b)
 {
     const pare_infer_job *x = (const pare_infer_job *)a, *y = (const pare_infer_job *)b;
+    if (!x->shadowed != !y->shadowed)
+        return false; /* requests do not wait for what is thrown away */
     for (int i = 0; i < x->served->input_count; i++)
         for (int d = 1; d < x->input[i]->rank; d++)
             if (x->input[i]->dim[d] != y->input[i]->dim[d]) return false;

@@ -5,6 +5,7 @@
 
 #include "formats/json.h"
 #include "tools/serve/layout.h"
+#include "tools/serve/shadow.h"
 #include "tools/text.h"
 
 #include <stdlib.h>
@@ -80,6 +81,9 @@ static pare_status open_version(pare_repository *r, const entry *e, const pare_s
                                          .path = path,
                                          .version = number,
                                          .config = *config,
+                                         .shadow = pare_shadows_find(r->options.shadows, e->name),
+                                         .is_background =
+                                             pare_shadows_runs(r->options.shadows, e->name),
                                          .idle = on_idle,
                                          .user = r};
     if (st == PARE_OK) st = pare_served_open(&r->ctx, &out->served, &options);

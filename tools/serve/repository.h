@@ -12,7 +12,8 @@ typedef struct pare_repository pare_repository;
 typedef struct pare_repository_options {
     const char *const *path; /* (count) folders and ONNX files; borrowed */
     int count;
-    pare_serve_config config; /* of models whose config.pbtxt does not say otherwise */
+    pare_serve_config config;     /* of models whose config.pbtxt does not say otherwise */
+    struct pare_shadows *shadows; /* outlive the repository; NULL: none */
 } pare_repository_options;
 
 /* Loads every model. A file's model is called as the file without ".onnx", and is version 1.

@@ -5,8 +5,11 @@
 
 #include "runtime/base/clock.h"
 #include "tools/serve/encoding.h"
+#include "tools/serve/shadow.h"
 
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* One run: some requests, one after the other along the first axis. */
 typedef struct batch_run {
@@ -117,6 +120,10 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
     if (!output) return PARE_MEMORY;
     for (int i = 0; i < job->wanted_count; i++)
         PARE_TRY(slice(run, job, runner, i, from, &output[i]));
+    if (job->shadowed) {
+        x->reply.code = PARE_HTTP_OK;
+        return pare_shadowed_compare(job->shadowed, job, output);
+    }
     const pare_infer_result result = {.model = run->served->name,
                                       .id = job->request.id,
                                       .version = run->served->options.version,
@@ -129,6 +136,8 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
     PARE_TRY(pare_infer_write(&x->arena, &x->reply, &result));
     PARE_TRY(pare_encoding_encode(x));
     x->reply.code = PARE_HTTP_OK;
+    pare_shadow *shadow = run->served->options.shadow;
+    if (shadow) job->copy = pare_shadowed_new(shadow, job, output);
     return PARE_OK;
 }
 
@@ -191,8 +200,9 @@ static pare_status run_once(batch_run *run, int instance)
     return st;
 }
 
-/* Sends a reply that was made, or says why there is none. */
-static void finish(const batch_run *run, pare_infer_job *job)
+/* Sends a reply that was made, or says why there is none. What is to be compared goes to the list.
+ */
+static void finish(const batch_run *run, pare_infer_job *job, pare_shadowed **copies)
 {
     pare_exchange *x = job->x;
     pare_served *s = run->served;
@@ -202,8 +212,11 @@ static void finish(const batch_run *run, pare_infer_job *job)
     seconds[PARE_STAGE_INPUT] = run->mark[1] - run->mark[0];
     seconds[PARE_STAGE_INFER] = run->mark[2] - run->mark[1];
     seconds[PARE_STAGE_OUTPUT] = run->mark[3] - run->mark[2];
+    pare_shadowed *copy = job->copy;
+    job->copy = NULL;
     pare_infer_job_release(job);
     if (x->reply.code == PARE_HTTP_OK) {
+        if (copy) pare_shadowed_note(copy, seconds, copies);
         pare_served_stats_answer(&s->stats, seconds);
         x->done(x);
     } else {
@@ -228,13 +241,14 @@ static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t ro
 {
     batch_run run = {.served = instance->served, .first = first, .rows = rows};
     run.filled = fill_up(run.served, rows);
+    pare_shadowed *copies = NULL;
     const bool is_alone = !first->job.next;
     pare_status st = run_once(&run, instance->index);
     if (st == PARE_OK) note_run(&run);
     for (pare_infer_job *job = first, *next; job; job = next) {
         next = next_of(job);
         if (st == PARE_OK) {
-            finish(&run, job);
+            finish(&run, job, &copies);
         } else if (is_alone) {
             pare_infer_job_fail(job, st);
         } else {
@@ -243,6 +257,7 @@ static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t ro
             run_batch(instance, job, job->job.rows);
         }
     }
+    pare_shadowed_start(copies);
 }
 
 static void refuse_late(pare_job *late)
@@ -263,6 +278,8 @@ void *pare_instance_main(void *user)
 {
     pare_instance *instance = user;
     pare_jobs batch;
+    if (instance->served->options.is_background) /* of Linux, a thread's; lowering it cannot fail */
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     while (pare_batcher_take(instance->served->batcher, &batch)) {
         refuse_late(batch.late);
         if (batch.jobs) run_batch(instance, (pare_infer_job *)(void *)batch.jobs, batch.rows);
@@ -272,10 +289,8 @@ void *pare_instance_main(void *user)
 
 /* --- from outside --- */
 
-void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
+void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
 {
-    pare_infer_job *job;
-    const pare_status st = pare_infer_job_new(&job, s, x, regions);
     if (st != PARE_OK) {
         pare_infer_job_release(job);
         pare_served_stats_failure(&s->stats, 0);
@@ -291,4 +306,12 @@ void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
                          "model '%s': %lld requests are waiting already, as many as may", s->name,
                          (long long)s->options.config.queue);
     pare_served_release(s);
+}
+
+void pare_served_infer(pare_served *s, pare_exchange *x, const pare_infer_request *request,
+                       pare_regions *regions)
+{
+    pare_infer_job *job;
+    const pare_status st = pare_infer_job_new(&job, s, x, request, regions);
+    pare_infer_job_submit(job, s, x, st);
 }
