@@ -21,7 +21,7 @@ typedef struct serve_options {
     int64_t port, max_batch, max_delay, max_queue, instances, max_request, max_pending;
     int64_t shadow_queue;
     double shadow_share;
-    pare_list shadow;
+    pare_list shadow, traffic;
     bool shared_memory;
     const char *certificate, *key, *token;
 } serve_options;
@@ -43,6 +43,9 @@ static const pare_option table[] = {
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
                    "size of the bodies of all requests that are not answered yet; more are refused "
                    "with status 503 (1GiB)"),
+    PARE_OPT_LIST("traffic", "MODEL=V:W,...", traffic,
+                  "share MODEL's requests that name no version between versions V by weights W, "
+                  "also of its config.pbtxt; may be given several times"),
     PARE_OPT_LIST("shadow", "MODEL=OTHER", shadow,
                   "run MODEL's requests by OTHER, too, behind their replies, and compare the "
                   "answers; OTHER/VERSION names a version; may be given several times"),
@@ -103,6 +106,15 @@ static pare_status check(pare_tool *tool, const void *options)
         return PARE_FAIL(tool->ctx, USAGE,
                          "--max-pending is less than twice --max-request, which a request may be "
                          "packed and unpacked");
+    for (int i = 0; i < o->traffic.count; i++) {
+        pare_shares shares;
+        const char *rule = o->traffic.item[i], *equals = strchr(rule, '=');
+        if (!equals || equals == rule)
+            return PARE_FAIL(tool->ctx, USAGE, "--traffic %s: expected MODEL=VERSION:WEIGHT,...",
+                             rule);
+        if (pare_shares_read(tool->ctx, &shares, "--traffic", equals + 1) != PARE_OK)
+            return PARE_USAGE;
+    }
     if (!o->certificate != !o->key)
         return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
     for (int i = 0; i < tool->arg_count; i++)
@@ -143,6 +155,8 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.config.delay = o->max_delay;
     options.config.queue = o->max_queue;
     options.config.instances = o->instances ? o->instances : threads;
+    options.traffic = o->traffic.item;
+    options.traffic_count = o->traffic.count;
     options.shadows = out->shadows;
     PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
     return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;

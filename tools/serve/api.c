@@ -105,10 +105,31 @@ static void model_config(call *c)
     pare_served_release(s);
 }
 
+/* To the version whose turn it is, or that has all requests of this id. */
+static void infer_by_share(call *c)
+{
+    pare_served *s;
+    pare_infer_request request;
+    pare_repository *r = c->api->repository;
+    const pare_status read = pare_infer_job_read(c->x, &request);
+    const char *id = read == PARE_OK ? request.id : NULL;
+    const pare_status st = read == PARE_OK ? pare_repository_choose(r, &c->x->ctx, &s, c->model, id)
+                                           : pare_repository_find(r, &c->x->ctx, &s, c->model, 0);
+    if (st != PARE_OK)
+        pare_exchange_fail(c->x, PARE_HTTP_NOT_FOUND);
+    else if (read != PARE_OK)
+        pare_infer_job_submit(NULL, s, c->x, read);
+    else
+        pare_served_infer(s, c->x, &request, c->api->regions);
+}
+
 static void infer(call *c)
 {
     pare_served *s;
-    if (find(c, PARE_HTTP_NOT_FOUND, &s)) pare_served_infer(s, c->x, NULL, c->api->regions);
+    if (!c->version && pare_repository_shares(c->api->repository, c->model))
+        infer_by_share(c);
+    else if (find(c, PARE_HTTP_NOT_FOUND, &s))
+        pare_served_infer(s, c->x, NULL, c->api->regions);
 }
 
 /* Of the model that the path names, all its versions where it names none, or of all models. */
