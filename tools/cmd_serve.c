@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/serve/api.h"
 #include "tools/serve/http.h"
+#include "tools/serve/shadow.h"
 #include "tools/text.h"
 #include "tools/token.h"
 
@@ -19,6 +20,9 @@ typedef struct serve_options {
     const char *host;
     int64_t port, http_threads, max_batch, max_delay, max_queue, max_wait, instances, max_request,
         max_pending;
+    int64_t shadow_queue;
+    double shadow_share;
+    pare_list shadow, traffic;
     bool shared_memory;
     const char *certificate, *key, *token;
 } serve_options;
@@ -46,6 +50,16 @@ static const pare_option table[] = {
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
                    "size of the bodies of all requests that are not answered yet; more are refused "
                    "with status 503 (1GiB)"),
+    PARE_OPT_LIST("traffic", "MODEL=V:W,...", traffic,
+                  "share MODEL's requests that name no version between versions V by weights W, "
+                  "also of its config.pbtxt; may be given several times"),
+    PARE_OPT_LIST("shadow", "MODEL=OTHER", shadow,
+                  "run MODEL's requests by OTHER, too, behind their replies, and compare the "
+                  "answers; OTHER/VERSION names a version; may be given several times"),
+    PARE_OPT_REAL("shadow-share", "SHARE", shadow_share, 0, 1,
+                  "share of the requests that are compared (1)"),
+    PARE_OPT_INT("shadow-queue", "N", shadow_queue, 1, 1e6,
+                 "requests that wait for a shadow or run in it; more are not compared (64)"),
     PARE_OPT_FLAG("shared-memory", shared_memory,
                   "let clients of this machine pass tensors in POSIX shared memory, of which they "
                   "may name any that this program may open"),
@@ -62,6 +76,8 @@ static const serve_options defaults = {.host = "127.0.0.1",
                                        .port = 8000,
                                        .max_batch = 32,
                                        .max_queue = 1024,
+                                       .shadow_queue = 64,
+                                       .shadow_share = 1,
                                        .max_request = 256 << 20,
                                        .max_pending = 1 << 30};
 
@@ -69,6 +85,7 @@ static const serve_options defaults = {.host = "127.0.0.1",
 typedef struct server {
     pare_gpus *gpus;
     pare_repository *repository;
+    pare_shadows *shadows; /* NULL: none */
     pare_regions regions;
     pare_api api;
     pare_http *http;
@@ -94,6 +111,15 @@ static pare_status check(pare_tool *tool, const void *options)
         return PARE_FAIL(tool->ctx, USAGE,
                          "--max-pending is less than twice --max-request, which a request may be "
                          "packed and unpacked");
+    for (int i = 0; i < o->traffic.count; i++) {
+        pare_shares shares;
+        const char *rule = o->traffic.item[i], *equals = strchr(rule, '=');
+        if (!equals || equals == rule)
+            return PARE_FAIL(tool->ctx, USAGE, "--traffic %s: expected MODEL=VERSION:WEIGHT,...",
+                             rule);
+        if (pare_shares_read(tool->ctx, &shares, "--traffic", equals + 1) != PARE_OK)
+            return PARE_USAGE;
+    }
     if (!o->certificate != !o->key)
         return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
     for (int i = 0; i < tool->arg_count; i++)
@@ -128,6 +154,15 @@ static pare_status read_text(pare_tool *tool, const char *path, const char **out
 /* One run is copied in and out while the other is computed. */
 enum { GPU_INSTANCES = 2 };
 
+static pare_status open_shadows(pare_tool *tool, const serve_options *o, server *out)
+{
+    const pare_shadows_options options = {.rule = o->shadow.item,
+                                          .count = o->shadow.count,
+                                          .share = o->shadow_share,
+                                          .queue = o->shadow_queue};
+    return options.count ? pare_shadows_new(tool->ctx, &out->shadows, &options) : PARE_OK;
+}
+
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
 {
     PARE_TRY(pare_tool_open_device(tool));
@@ -142,7 +177,11 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.config.wait = o->max_wait;
     options.config.instances = o->instances ? o->instances : threads;
     options.config.gpu_instances = o->instances ? o->instances : GPU_INSTANCES;
-    return pare_repository_open(tool->ctx, &out->repository, &options);
+    options.traffic = o->traffic.item;
+    options.traffic_count = o->traffic.count;
+    options.shadows = out->shadows;
+    PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
+    return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
 }
 
 static pare_status open_server(pare_tool *tool, const serve_options *o, server *out)
@@ -151,8 +190,10 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     PARE_TRY(read_text(tool, o->certificate, &certificate));
     PARE_TRY(read_text(tool, o->key, &key));
     PARE_TRY(pare_token_read(&tool->arena, &out->api.token, o->token));
+    PARE_TRY(open_shadows(tool, o, out));
     PARE_TRY(open_repository(tool, o, out));
     out->api.repository = out->repository;
+    out->api.shadows = out->shadows;
     out->api.regions = o->shared_memory ? &out->regions : NULL;
     const pare_http_options http = {.host = o->host,
                                     .port = (int)o->port,
@@ -198,6 +239,10 @@ static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
         pare_served_release(all[i]);
     }
     pare_free(all);
+    if (!s->shadows) return PARE_OK;
+    json_object_set_new(tool->facts, "shadows", list = json_array());
+    for (int i = 0; i < pare_shadows_count(s->shadows); i++)
+        json_array_append_new(list, pare_shadow_json(pare_shadows_at(s->shadows, i)));
     return PARE_OK;
 }
 
@@ -210,6 +255,7 @@ static void drain(pare_tool *tool, server *s)
     if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
         pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
     pare_http_drain(s->http);
+    pare_shadows_drain(s->shadows); /* what they hold counts with the transport's */
 }
 
 /* Until a signal asks for the end. */
@@ -232,6 +278,7 @@ static pare_status run(pare_tool *tool, const void *options)
     if (st == PARE_OK) st = serve(tool, o, &s);
     pare_http_close(s.http);
     pare_repository_close(s.repository);
+    pare_shadows_free(s.shadows);
     pare_gpus_free(s.gpus);
     pare_regions_free(&s.regions);
     return st;

@@ -9,7 +9,8 @@
 typedef struct pare_api {
     pare_repository *repository;
     pare_regions *regions; /* shared memory that clients registered; NULL: it is not served */
-    const char *token;     /* that requests bring, but for those of health; NULL: none */
+    struct pare_shadows *shadows; /* NULL: none */
+    const char *token;            /* that requests bring, but for those of health; NULL: none */
     bool draining; /* set atomically: the server is about to end: it is alive, but not ready */
 } pare_api;
 
@@ -24,5 +25,6 @@ void pare_api_answer(pare_api *api, pare_exchange *x, const char *path, const ch
                      const char *version, const char *region);
 
 /* The models' statistics as OpenMetrics text, from malloc; NULL: memory is out. */
-char *pare_metrics_text(pare_served *const *served, int count, size_t *bytes);
+char *pare_metrics_text(pare_served *const *served, int count, const struct pare_shadows *shadows,
+                        size_t *bytes);
 #endif

@@ -6,6 +6,7 @@
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/batcher.h"
+#include "tools/serve/shares.h"
 
 /* An input or output that config.pbtxt names. */
 typedef struct pare_config_tensor {
@@ -45,7 +46,9 @@ typedef struct pare_serve_config {
     int64_t latest;    /* versions that are served, the highest; 0: all; -1: those in `specific` */
     int64_t specific[PARE_MOST_VERSIONS];
     int specific_count;
-    const char *file; /* of a version's folder */
+    bool has_policy;    /* version_policy is given; else versions with a weight are served */
+    pare_shares shares; /* of requests that name no version; none: the highest has all */
+    const char *file;   /* of a version's folder */
     pare_config_tensor *input, *output;
     int input_count, output_count;
     pare_instance_kind kind;

@@ -2,6 +2,7 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
+#include "tools/serve/shadow.h"
 
 #include <math.h>
 #include <string.h>
@@ -151,7 +152,10 @@ static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
 
 void pare_infer_job_release(pare_infer_job *job)
 {
-    if (!job || !job->source || !job->target) return;
+    if (!job) return;
+    pare_shadowed_free(job->copy);
+    job->copy = NULL;
+    if (!job->source || !job->target) return;
     for (int i = 0; i < job->served->input_count; i++)
         if (job->source[i]) pare_region_release(job->source[i]);
     for (int i = 0; i < job->wanted_count; i++)
@@ -171,15 +175,23 @@ static void set_order(pare_infer_job *job)
     if (job->x->deadline > 0) job->job.deadline = fmin(job->job.deadline, job->x->deadline);
 }
 
+pare_status pare_infer_job_read(pare_exchange *x, pare_infer_request *out)
+{
+    return x->form->read(x, out);
+}
+
 pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
-                               pare_regions *regions)
+                               const pare_infer_request *request, pare_regions *regions)
 {
     pare_infer_job *job = *out = pare_arena_alloc(&x->arena, 1, sizeof *job);
     if (!job) return PARE_MEMORY;
     job->served = served;
     job->x = x;
     job->job.queued = pare_seconds();
-    PARE_TRY(x->form->read(x, &job->request));
+    if (request)
+        job->request = *request;
+    else
+        PARE_TRY(pare_infer_job_read(x, &job->request));
     PARE_TRY(match_inputs(job));
     PARE_TRY(match_outputs(job));
     PARE_TRY(hold_all(job, regions));
@@ -190,6 +202,8 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
 bool pare_infer_job_alike(const pare_job *a, const pare_job *b)
 {
     const pare_infer_job *x = (const pare_infer_job *)a, *y = (const pare_infer_job *)b;
+    if (!x->shadowed != !y->shadowed)
+        return false; /* requests do not wait for what is thrown away */
     for (int i = 0; i < x->served->input_count; i++)
         for (int d = 1; d < x->input[i]->rank; d++)
             if (x->input[i]->dim[d] != y->input[i]->dim[d]) return false;

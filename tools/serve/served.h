@@ -22,12 +22,15 @@ typedef struct pare_port {
 } pare_port;
 
 typedef struct pare_served pare_served;
+struct pare_shadow;
 
 typedef struct pare_served_options {
     const char *name, *path; /* path: of the ONNX file */
     int64_t version;
     pare_serve_config config;
     pare_gpus *gpus; /* NULL: the CPU alone */
+    struct pare_shadow *shadow; /* that its requests are compared by; NULL: none */
+    bool is_background;         /* it computes with what others leave of the processor */
     /* The last reference is gone: the model can be closed, but not by this thread. */
     void (*idle)(void *user, pare_served *served);
     void *user;
@@ -81,9 +84,11 @@ void pare_served_close(pare_served *served);
 void pare_served_keep(pare_served *served);    /* one reference more */
 void pare_served_release(pare_served *served); /* one less */
 
-/* Answers an inference request, now or later, and releases the caller's reference. regions: those
-   that it may name, which last until its reply; NULL: none. */
-void pare_served_infer(pare_served *served, pare_exchange *x, pare_regions *regions);
+/* Answers an inference request, now or later, and releases the caller's reference. request NULL: it
+   is in the exchange's body. regions: those that it may name, which last until its reply; NULL:
+   none. */
+void pare_served_infer(pare_served *served, pare_exchange *x, const pare_infer_request *request,
+                       pare_regions *regions);
 
 /* The model's metadata, where `versions` is what "versions" lists, and its ModelConfig. NULL:
    memory is out. */

@@ -101,6 +101,11 @@ json_t *pare_served_config(const pare_served *s)
         config_list(s->input, s->input_count, skip), "output",
         config_list(s->output, s->output_count, skip), "instance_group", instances_json(s),
         "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
+    char shares[PARE_SHARES_TEXT];
+    if (c->shares.count)
+        json_object_set_new(config, "parameters",
+                            json_pack("{s:{s:s}}", "traffic_weight", "string_value",
+                                      pare_shares_text(&c->shares, shares)));
     if (c->merge) json_object_set_new(config, "dynamic_batching", batching_json(c));
     return config;
 }

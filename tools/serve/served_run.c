@@ -4,8 +4,11 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
+#include "tools/serve/shadow.h"
 
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* One run: some requests, one after the other along the first axis. */
 typedef struct batch_run {
@@ -118,6 +121,10 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
     if (!output) return PARE_MEMORY;
     for (int i = 0; i < job->wanted_count; i++)
         PARE_TRY(slice(run, job, runner, i, from, &output[i]));
+    if (job->shadowed) {
+        x->reply.code = PARE_HTTP_OK;
+        return pare_shadowed_compare(job->shadowed, job, output);
+    }
     const pare_infer_result result = {.model = run->served->name,
                                       .id = job->request.id,
                                       .version = run->served->options.version,
@@ -129,6 +136,8 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
                                       .user = job};
     PARE_TRY(x->form->write(x, &result));
     x->reply.code = PARE_HTTP_OK;
+    pare_shadow *shadow = run->served->options.shadow;
+    if (shadow) job->copy = pare_shadowed_new(shadow, job, output);
     return PARE_OK;
 }
 
@@ -207,8 +216,9 @@ static pare_status run_once(batch_run *run, int instance)
     return st;
 }
 
-/* Sends a reply that was made, or says why there is none. */
-static void finish(const batch_run *run, pare_infer_job *job)
+/* Sends a reply that was made, or says why there is none. What is to be compared goes to the list.
+ */
+static void finish(const batch_run *run, pare_infer_job *job, pare_shadowed **copies)
 {
     pare_exchange *x = job->x;
     pare_served *s = run->served;
@@ -218,8 +228,11 @@ static void finish(const batch_run *run, pare_infer_job *job)
     seconds[PARE_STAGE_INPUT] = run->mark[1] - run->mark[0];
     seconds[PARE_STAGE_INFER] = run->mark[2] - run->mark[1];
     seconds[PARE_STAGE_OUTPUT] = run->mark[3] - run->mark[2];
+    pare_shadowed *copy = job->copy;
+    job->copy = NULL;
     pare_infer_job_release(job);
     if (x->reply.code == PARE_HTTP_OK) {
+        if (copy) pare_shadowed_note(copy, seconds, copies);
         pare_served_stats_answer(&s->stats, seconds);
         x->done(x);
     } else {
@@ -260,6 +273,7 @@ static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t ro
     batch_run run = {
         .served = instance->served, .place = instance->place, .first = first, .rows = rows};
     run.filled = fill_up(run.served, rows);
+    pare_shadowed *copies = NULL;
     const bool is_alone = !first->job.next;
     pare_status st = run_once(&run, instance->index);
     if (st == PARE_OK) note_run(&run);
@@ -271,7 +285,7 @@ static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t ro
     for (pare_infer_job *job = first, *next; job; job = next) {
         next = next_of(job);
         if (st == PARE_OK) {
-            finish(&run, job);
+            finish(&run, job, &copies);
         } else if (is_alone) {
             pare_infer_job_fail(job, st);
         } else {
@@ -280,6 +294,7 @@ static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t ro
             run_batch(instance, job, job->job.rows);
         }
     }
+    pare_shadowed_start(copies);
 }
 
 static void refuse_late(pare_job *late)
@@ -301,6 +316,8 @@ void *pare_instance_main(void *user)
     pare_instance *instance = user;
     pare_served *s = instance->served;
     pare_jobs batch;
+    if (s->options.is_background) /* of Linux, a thread's; lowering it cannot fail */
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     while (!pare_place_is_left(s, instance->place) && pare_batcher_take(s->batcher, &batch)) {
         refuse_late(batch.late);
         pare_infer_job *first = (pare_infer_job *)(void *)batch.jobs;
@@ -332,11 +349,9 @@ static void shed(pare_served *s, pare_exchange *x, double wait)
     pare_served_release(s);
 }
 
-void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
+void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
 {
     double wait;
-    pare_infer_job *job;
-    const pare_status st = pare_infer_job_new(&job, s, x, regions);
     if (st != PARE_OK) {
         pare_infer_job_release(job);
         pare_served_stats_failure(&s->stats, 0);
@@ -347,4 +362,12 @@ void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
     if (pare_batcher_push(s->batcher, &job->job, &wait)) return; /* and by now it may be answered */
     pare_infer_job_release(job);
     shed(s, x, wait);
+}
+
+void pare_served_infer(pare_served *s, pare_exchange *x, const pare_infer_request *request,
+                       pare_regions *regions)
+{
+    pare_infer_job *job;
+    const pare_status st = pare_infer_job_new(&job, s, x, request, regions);
+    pare_infer_job_submit(job, s, x, st);
 }
