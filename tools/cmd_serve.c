@@ -16,7 +16,7 @@
 
 typedef struct serve_options {
     pare_common common;
-    const char *host;
+    const char *host, *preprocess;
     int64_t port, max_batch, max_delay, max_queue, instances, max_request, max_pending;
     bool shared_memory;
     const char *certificate, *key, *token;
@@ -34,6 +34,9 @@ static const pare_option table[] = {
                  "requests that may wait for a model; more are refused with status 503 (1024)"),
     PARE_OPT_INT("instances", "N", instances, 1, 1024,
                  "runs of a model side by side, each by one thread (as many as --threads)"),
+    PARE_OPT_TEXT("preprocess", "TEXT", preprocess,
+                  "models take PNG and JPEG as strings: 'resize 256, crop 224, mean 0.485 0.456 "
+                  "0.406, std 0.229 0.224 0.225'; a model's config.pbtxt says it in 'parameters'"),
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
@@ -120,6 +123,11 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.config.delay = o->max_delay;
     options.config.queue = o->max_queue;
     options.config.instances = o->instances ? o->instances : threads;
+    if (o->preprocess) {
+        const pare_status st = pare_preprocess_parse(&tool->arena, &options.config.preprocess,
+                                                     "--preprocess", o->preprocess);
+        if (st != PARE_OK) return st == PARE_INPUT ? PARE_USAGE : st;
+    }
     return pare_repository_open(tool->ctx, &out->repository, &options);
 }
 

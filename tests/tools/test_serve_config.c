@@ -107,7 +107,7 @@ static void what_is_not_read_is_warned_of(void **state)
     desk *d = *state;
     parsed(d, "parameters { key: \"a\" }");
     assert_int_equal(warnings, 1);
-    assert_string_equal(warning, "c: 'parameters' is not read");
+    assert_string_equal(warning, "c: 'parameters.a' is not read");
     parsed(d, "dynamic_batching { preserve_ordering: true priority_queue_policy { } }");
     assert_string_equal(warning, "c: 'dynamic_batching.priority_queue_policy' is not read");
     parsed(d, "instance_group { count: 1 gpus: [0] }");

@@ -280,6 +280,41 @@ static pare_status read_tensors(reader *r, const json_t *root, const char *key,
     return PARE_OK;
 }
 
+/* The text of an entry of the map `parameters`; NULL: it is not there. */
+static const char *parameter(const json_t *root, const char *key)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(json_object_get(root, "parameters"), i, entry)
+    {
+        const char *its_key = json_string_value(last_of(entry, "key"));
+        if (its_key && !strcmp(its_key, key))
+            return json_string_value(last_of(last_of(entry, "value"), "string_value"));
+    }
+    return NULL;
+}
+
+static pare_status read_parameters(reader *r, const json_t *root)
+{
+    size_t i;
+    json_t *entry;
+    r->config->preprocess = (pare_preprocess_config){0};
+    json_array_foreach(json_object_get(root, "parameters"), i, entry)
+    {
+        const char *key = json_string_value(last_of(entry, "key"));
+        if (!key || strcmp(key, "preprocess") != 0)
+            pare_log(r->ctx, PARE_LOG_WARNING, "%s: 'parameters.%s' is not read", r->path,
+                     key ? key : "");
+        else if (!parameter(root, key))
+            return PARE_FAIL(r->ctx, INPUT, "%s: parameters: '%s' has no string_value", r->path,
+                             key);
+    }
+    const char *text = parameter(root, "preprocess");
+    char what[1024];
+    snprintf(what, sizeof what, "%s: preprocess", r->path);
+    return text ? pare_preprocess_parse(r->arena, &r->config->preprocess, what, text) : PARE_OK;
+}
+
 static pare_status read_root(reader *r, const json_t *root)
 {
     pare_serve_config *c = r->config;
@@ -288,11 +323,12 @@ static pare_status read_root(reader *r, const json_t *root)
     PARE_TRY(read_batching(r, root));
     PARE_TRY(read_instances(r, root));
     PARE_TRY(read_versions(r, root));
+    PARE_TRY(read_parameters(r, root));
     PARE_TRY(read_tensors(r, root, "input", &c->input, &c->input_count));
     PARE_TRY(read_tensors(r, root, "output", &c->output, &c->output_count));
     warn_of_others(r, root, "",
                    " name platform backend default_model_filename max_batch_size dynamic_batching "
-                   "instance_group version_policy input output ");
+                   "instance_group version_policy input output parameters ");
     return PARE_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/batcher.h"
+#include "tools/serve/pictures/preprocess.h"
 
 /* An input or output that config.pbtxt names. */
 typedef struct pare_config_tensor {
@@ -32,6 +33,7 @@ typedef struct pare_serve_config {
     int64_t specific[PARE_MOST_VERSIONS];
     int specific_count;
     const char *file; /* of a version's folder */
+    pare_preprocess_config preprocess;
     pare_config_tensor *input, *output;
     int input_count, output_count;
 } pare_serve_config;

@@ -154,7 +154,10 @@ static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
 
 void pare_infer_job_release(pare_infer_job *job)
 {
-    if (!job || !job->source || !job->target) return;
+    if (!job) return;
+    free(job->pixels);
+    job->pixels = NULL;
+    if (!job->source || !job->target) return;
     for (int i = 0; i < job->served->input_count; i++)
         if (job->source[i]) pare_region_release(job->source[i]);
     for (int i = 0; i < job->wanted_count; i++)
@@ -162,6 +165,30 @@ void pare_infer_job_release(pare_infer_job *job)
 }
 
 /* --- the job --- */
+
+/* A body without JSON is the one picture of a model whose only input takes pictures. */
+static pare_status read_picture(pare_infer_job *job)
+{
+    pare_exchange *x = job->x;
+    const pare_served *s = job->served;
+    if (!s->preprocess || s->input_count != 1)
+        return PARE_FAIL(&x->ctx, INPUT,
+                         "model '%s': Inference-Header-Content-Length is 0, which models are asked "
+                         "with whose only input takes pictures",
+                         s->name);
+    pare_infer_tensor *t = pare_arena_alloc(&x->arena, 1, sizeof *t);
+    pare_bytes *picture = pare_arena_alloc(&x->arena, 1, sizeof *picture);
+    if (!t || !picture) return PARE_MEMORY;
+    *picture = (pare_bytes){x->body, x->bytes};
+    *t = (pare_infer_tensor){.name = s->input[0].name,
+                             .dtype = PARE_string,
+                             .rank = s->input[0].shape.rank,
+                             .dim = {1, 1},
+                             .data = picture,
+                             .bytes = sizeof *picture};
+    job->request = (pare_infer_request){.input = t, .input_count = 1};
+    return PARE_OK;
+}
 
 /* Bytes of JSON before the binary data: what the header says, else all. */
 static pare_status json_bytes(pare_exchange *x, size_t *out)
@@ -200,7 +227,9 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
     job->job.queued = pare_seconds();
     PARE_TRY(pare_encoding_decode(x));
     PARE_TRY(json_bytes(x, &json));
-    PARE_TRY(pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
+    PARE_TRY(x->json_bytes && !json
+                 ? read_picture(job)
+                 : pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
     PARE_TRY(match_inputs(job));
     PARE_TRY(match_outputs(job));
     PARE_TRY(hold_all(job, regions));

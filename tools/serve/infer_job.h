@@ -16,6 +16,7 @@ typedef struct pare_infer_job {
     int *output;                     /* (wanted_count) which of the model's they are */
     int wanted_count;
     pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
+    void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
 } pare_infer_job;
 
@@ -23,7 +24,7 @@ typedef struct pare_infer_job {
    after a failure, too, or NULL. regions NULL: shared memory is not served. */
 PARE_NODISCARD pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served,
                                               pare_exchange *x, pare_regions *regions);
-/* Gives back the shared memory that it holds: before the exchange's reply. */
+/* Gives back the memory that it holds, shared and its own: before the exchange's reply. */
 void pare_infer_job_release(pare_infer_job *job);
 /* Can both be rows of one run? Both are pare_infer_jobs of one model. */
 bool pare_infer_job_alike(const pare_job *a, const pare_job *b);

@@ -78,7 +78,7 @@ static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
                      skip ? " behind the axis of samples" : "");
 }
 
-static pare_status check_config(pare_served *s)
+static pare_status check_samples(pare_served *s)
 {
     pare_serve_config *c = &s->options.config;
     const bool samples = has_samples(s);
@@ -89,6 +89,12 @@ static pare_status check_config(pare_served *s)
                          s->options.path, (long long)c->max_batch);
     if (!samples) c->max_batch = 0;
     if (!c->max_batch) c->merge = false;
+    return PARE_OK;
+}
+
+static pare_status check_tensors(pare_served *s)
+{
+    const pare_serve_config *c = &s->options.config;
     for (int i = 0; i < c->input_count; i++)
         PARE_TRY(check_tensor(s, &c->input[i], s->input, s->input_count, "input"));
     for (int i = 0; i < c->output_count; i++)
@@ -132,6 +138,15 @@ static pare_status start(pare_served *s)
     return PARE_OK;
 }
 
+/* What is of the caller, and was read. */
+static void forget_texts(pare_serve_config *c)
+{
+    c->file = NULL;
+    c->preprocess = (pare_preprocess_config){0};
+    c->input = c->output = NULL;
+    c->input_count = c->output_count = 0;
+}
+
 static pare_status fill(pare_served *s)
 {
     pare_served_options *o = &s->options;
@@ -140,12 +155,12 @@ static pare_status fill(pare_served *s)
     if (!o->path || !s->name) return PARE_MEMORY;
     PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
     PARE_TRY(read_ports(s));
-    PARE_TRY(check_config(s));
-    o->config.file = NULL; /* these are the caller's, and checked */
-    o->config.input = o->config.output = NULL;
-    o->config.input_count = o->config.output_count = 0;
+    PARE_TRY(check_samples(s));
     PARE_TRY(pare_plans_new(&s->ctx, &s->plans, s->model, (int)o->config.instances));
     PARE_TRY(try_samples(s));
+    PARE_TRY(pare_preprocess_bind(s)); /* from here on the inputs are what clients see */
+    PARE_TRY(check_tensors(s));
+    forget_texts(&o->config);
     return start(s);
 }
 

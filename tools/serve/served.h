@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-/* An input or output of the model, as the file has it. */
+/* An input or output of the model, as clients see it. */
 typedef struct pare_port {
     const char *name;
     pare_dtype dtype;
@@ -47,6 +47,7 @@ struct pare_served {
     pare_port *input, *output;
     int input_count, output_count;
     bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
+    pare_preprocess *preprocess; /* NULL: no input takes pictures */
     pare_plans *plans;
     pare_batcher *batcher;
     pare_served_stats stats;

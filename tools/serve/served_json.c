@@ -87,6 +87,10 @@ json_t *pare_served_config(const pare_served *s)
                   config_list(s->output, s->output_count, skip), "instance_group", "name",
                   pare_json_text(s->name), "kind", "KIND_CPU", "count", (json_int_t)c->instances,
                   "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
+    if (s->preprocess)
+        json_object_set_new(config, "parameters",
+                            json_pack("{s:{s:o}}", "preprocess", "string_value",
+                                      pare_json_text(s->preprocess->text)));
     if (c->merge) json_object_set_new(config, "dynamic_batching", batching_json(c));
     return config;
 }

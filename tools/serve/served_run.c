@@ -181,7 +181,6 @@ static pare_status run_once(batch_run *run, int instance)
 {
     pare_planned *planned;
     const pare_batch_work work = {.load = load, .take = take, .user = run};
-    run->mark[0] = pare_seconds();
     PARE_TRY(plan_of(run, &planned));
     pare_replica *replica = pare_replicas_at(planned->replicas, instance);
     pare_ctx_clear(&replica->ctx);
@@ -223,15 +222,38 @@ static void note_run(const batch_run *run)
     pare_served_stats_run(&run->served->stats, run->rows, seconds);
 }
 
+/* Makes pixels of pictures; a request whose pictures are wrong is answered, and is not run. */
+static void preprocess(batch_run *run)
+{
+    pare_job *left = NULL, **end = &left;
+    for (pare_infer_job *job = run->first, *next; job; job = next) {
+        next = next_of(job);
+        const int64_t rows = job->job.rows;
+        const pare_status st = pare_preprocess_run(job);
+        if (st == PARE_OK) {
+            *end = &job->job;
+            end = &job->job.next;
+        } else {
+            run->rows -= rows;
+            pare_infer_job_fail(job, st);
+        }
+    }
+    *end = NULL;
+    run->first = (pare_infer_job *)(void *)left;
+}
+
 /* Runs requests together; where that fails each is run alone, so that none fails for another. */
 static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t rows)
 {
-    batch_run run = {.served = instance->served, .first = first, .rows = rows};
-    run.filled = fill_up(run.served, rows);
-    const bool is_alone = !first->job.next;
+    batch_run run = {
+        .served = instance->served, .first = first, .rows = rows, .mark = {pare_seconds()}};
+    preprocess(&run);
+    if (!run.first) return;
+    run.filled = fill_up(run.served, run.rows);
+    const bool is_alone = !run.first->job.next;
     pare_status st = run_once(&run, instance->index);
     if (st == PARE_OK) note_run(&run);
-    for (pare_infer_job *job = first, *next; job; job = next) {
+    for (pare_infer_job *job = run.first, *next; job; job = next) {
         next = next_of(job);
         if (st == PARE_OK) {
             finish(&run, job);

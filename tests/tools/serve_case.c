@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/tools/serve_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static void on_done(pare_exchange *x)
+{
+    ask *a = (ask *)(void *)x;
+    pthread_mutex_lock(&a->desk->lock);
+    a->done = true;
+    pthread_cond_broadcast(&a->desk->changed);
+    pthread_mutex_unlock(&a->desk->lock);
+}
+
+ask *send(desk *d, const char *method, const char *path, const void *body, size_t bytes,
+          size_t json)
+{
+    ask *a = calloc(1, sizeof *a);
+    assert_non_null(a);
+    pare_exchange_init(&a->x, &d->ctx);
+    a->desk = d;
+    a->x.done = on_done;
+    a->x.method = pare_arena_strdup(&a->x.arena, method);
+    a->x.path = pare_arena_strdup(&a->x.arena, path);
+    a->x.body = a->body = malloc(bytes + 1);
+    if (bytes) memcpy(a->body, body, bytes);
+    a->x.bytes = bytes;
+    if (json != bytes) a->x.json_bytes = pare_arena_printf(&a->x.arena, "%zu", json);
+    pare_api_handle(&d->api, &a->x);
+    return a;
+}
+
+void await(ask *a)
+{
+    pthread_mutex_lock(&a->desk->lock);
+    while (!a->done) pthread_cond_wait(&a->desk->changed, &a->desk->lock);
+    pthread_mutex_unlock(&a->desk->lock);
+}
+
+void forget(ask *a)
+{
+    pare_exchange_free(&a->x);
+    free(a->body);
+    free(a);
+}
+
+void gives(desk *d, const char *method, const char *path, const char *body, int code,
+           const char *words)
+{
+    ask *a = send(d, method, path, body, strlen(body), strlen(body));
+    await(a);
+    char *text = strndup(a->x.reply.body ? a->x.reply.body : "", a->x.reply.bytes);
+    if (a->x.reply.code != code || !strstr(text, words))
+        fail_msg("%s %s: %d %s, expected %d %s", method, path, a->x.reply.code, text, code, words);
+    free(text);
+    forget(a);
+}
+
+void run(const char *format, const char *a, const char *b)
+{
+    char command[512];
+    snprintf(command, sizeof command, format, a, b);
+    assert_int_equal(system(command), 0);
+}
+
+void desk_open(desk *d, const char *const *paths, int count, const pare_serve_config *config)
+{
+    pare_repository_options options = {.path = paths, .count = count, .config = *config};
+    if (pare_repository_open(&d->ctx, &d->api.repository, &options) != PARE_OK)
+        fail_msg("%s", d->ctx.message);
+}
+
+int desk_setup(void **state)
+{
+    desk *d = calloc(1, sizeof *d);
+    if (!d) return 1;
+    pare_ctx_init(&d->ctx);
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
+    strcpy(d->folder, "/tmp/pare_serve_XXXXXX");
+    d->path[0] = d->folder;
+    *state = d;
+    return mkdtemp(d->folder) ? 0 : 1;
+}
+
+int desk_teardown(void **state)
+{
+    desk *d = *state;
+    pare_repository_close(d->api.repository);
+    run("rm -rf '%s'%s", d->folder, "");
+    free(d);
+    return 0;
+}
+
+pare_serve_config config_of(int64_t max_batch, int64_t delay, int64_t instances)
+{
+    pare_serve_config config;
+    pare_serve_config_init(&config);
+    config.max_batch = max_batch;
+    config.delay = delay;
+    config.instances = instances;
+    return config;
+}
+
+void put_text(const desk *d, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", d->folder, name);
+    run("mkdir -p \"$(dirname '%s')\"%s", path, "");
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
