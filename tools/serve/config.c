@@ -260,6 +260,8 @@ static pare_status read_tensor(reader *r, const json_t *message, const char *key
     out->name = "";
     PARE_TRY(read_text(r, message, "name", &out->name));
     PARE_TRY(read_text(r, message, "data_type", &type));
+    PARE_TRY(read_text(r, message, "label_filename", &out->labels));
+    if (out->labels && !*out->labels) out->labels = NULL;
     out->dtype = type_find(type);
     if (!*out->name || out->dtype == PARE_NOTYPE)
         return PARE_FAIL(r->ctx, INPUT, "%s: %s '%s': data_type is '%s', expected TYPE_FP32 or so",

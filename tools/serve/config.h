@@ -12,7 +12,9 @@
 typedef struct pare_config_tensor {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* without the axis of samples where max_batch is not 0 */
+    pare_shape shape;                 /* without the axis of samples where max_batch is not 0 */
+    const char *labels, *labels_path; /* the file with its classes' names, and where it lies; NULL:
+                                         there is none */
 } pare_config_tensor;
 
 enum { PARE_MOST_VERSIONS = 64 };

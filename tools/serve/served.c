@@ -15,7 +15,7 @@ static pare_status ports_make(pare_served *s, pare_port **out, pare_value *const
     if (!*out) return PARE_MEMORY;
     for (int i = 0; i < count; i++) {
         const pare_value *v = values[i];
-        (*out)[i] = (pare_port){v->name, v->dtype, v->shape};
+        (*out)[i] = (pare_port){.name = v->name, .dtype = v->dtype, .shape = v->shape};
         if (v->dtype == PARE_NOTYPE || pare_infer_type_name(v->dtype)) continue;
         return PARE_FAIL(&s->ctx, UNSUPPORTED,
                          "%s: tensor '%s' is of type %s, which the protocol has not",
@@ -54,8 +54,8 @@ static bool has_samples(const pare_served *s)
 
 /* --- what config.pbtxt says against the model --- */
 
-static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
-                                const pare_port *ports, int count, const char *kind)
+static pare_status check_tensor(pare_served *s, const pare_config_tensor *said, pare_port *ports,
+                                int count, const char *kind)
 {
     char have[256], given[256];
     const int skip = s->options.config.max_batch > 0;
@@ -70,6 +70,8 @@ static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
     for (int d = 0; fits && shape->rank >= 0 && d < said->shape.rank; d++)
         fits = shape->dim[d + skip] < 0 || said->shape.dim[d] < 0 ||
                shape->dim[d + skip] == said->shape.dim[d];
+    if (fits && said->labels)
+        return pare_labels_read(&s->arena, &ports[i].labels, said->labels_path, said->labels);
     if (fits) return PARE_OK;
     return PARE_FAIL(&s->ctx, INPUT, "%s: %s '%s' is %s %s, config.pbtxt has %s %s%s",
                      s->options.path, kind, said->name, pare_type(ports[i].dtype)->name,

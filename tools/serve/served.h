@@ -18,7 +18,8 @@
 typedef struct pare_port {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* rank -1: unknown; with the axis of samples */
+    pare_shape shape;    /* rank -1: unknown; with the axis of samples */
+    pare_labels *labels; /* of classes of an output; NULL: none */
 } pare_port;
 
 typedef struct pare_served pare_served;

@@ -39,13 +39,17 @@ static json_t *config_list(const pare_port *ports, int count, int skip)
 {
     char type[32];
     json_t *list = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(
-            list, json_pack("{s:o, s:s, s:o}", "name", pare_json_text(ports[i].name), "data_type",
-                            pare_infer_type_name(ports[i].dtype)
-                                ? pare_config_type_name(ports[i].dtype, type, sizeof type)
-                                : "TYPE_INVALID",
-                            "dims", shape_json(&ports[i].shape, skip)));
+    for (int i = 0; i < count; i++) {
+        json_t *port =
+            json_pack("{s:o, s:s, s:o}", "name", pare_json_text(ports[i].name), "data_type",
+                      pare_infer_type_name(ports[i].dtype)
+                          ? pare_config_type_name(ports[i].dtype, type, sizeof type)
+                          : "TYPE_INVALID",
+                      "dims", shape_json(&ports[i].shape, skip));
+        if (ports[i].labels)
+            json_object_set_new(port, "label_filename", pare_json_text(ports[i].labels->file));
+        json_array_append_new(list, port);
+    }
     return list;
 }
 

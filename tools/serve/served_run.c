@@ -86,6 +86,7 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     *out = (pare_infer_tensor){
         .name = job->wanted[i].name, .dtype = view.dtype, .rank = view.rank, .data = view.data};
     memcpy(out->dim, view.dim, sizeof out->dim);
+    out->labels = s->output[job->output[i]].labels;
     if (!pare_infer_type_name(view.dtype))
         return PARE_FAIL(&job->x->ctx, UNSUPPORTED, "model '%s': output '%s' is of type %s",
                          s->name, out->name, pare_type(view.dtype)->onnx_name);
