@@ -17,7 +17,7 @@
 
 typedef struct serve_options {
     pare_common common;
-    const char *host;
+    const char *host, *preprocess;
     int64_t port, http_threads, max_batch, max_delay, max_queue, max_wait, instances, max_request,
         max_pending;
     int64_t shadow_queue;
@@ -45,6 +45,9 @@ static const pare_option table[] = {
     PARE_OPT_INT("instances", "N", instances, 1, 1024,
                  "runs of a model side by side: on the CPU each by one thread (as many as "
                  "--threads), on a GPU each in a stream (2)"),
+    PARE_OPT_TEXT("preprocess", "TEXT", preprocess,
+                  "models take PNG and JPEG as strings: 'resize 256, crop 224, mean 0.485 0.456 "
+                  "0.406, std 0.229 0.224 0.225'; a model's config.pbtxt says it in 'parameters'"),
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
@@ -180,6 +183,11 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.traffic = o->traffic.item;
     options.traffic_count = o->traffic.count;
     options.shadows = out->shadows;
+    if (o->preprocess) {
+        const pare_status st = pare_preprocess_parse(&tool->arena, &options.config.preprocess,
+                                                     "--preprocess", o->preprocess);
+        if (st != PARE_OK) return st == PARE_INPUT ? PARE_USAGE : st;
+    }
     PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
     return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
 }

@@ -112,8 +112,9 @@ static void infer_by_share(call *c)
     pare_served *s;
     pare_infer_request request;
     pare_repository *r = c->api->repository;
-    const pare_status read = pare_infer_job_read(c->x, &request);
-    const char *id = read == PARE_OK ? request.id : NULL;
+    const bool is_picture = pare_infer_job_is_picture(c->x);
+    const pare_status read = is_picture ? PARE_OK : pare_infer_job_read(c->x, &request);
+    const char *id = read == PARE_OK && !is_picture ? request.id : NULL;
     const pare_status st = read == PARE_OK ? pare_repository_choose(r, &c->x->ctx, &s, c->model, id)
                                            : pare_repository_find(r, &c->x->ctx, &s, c->model, 0);
     if (st != PARE_OK)
@@ -121,7 +122,7 @@ static void infer_by_share(call *c)
     else if (read != PARE_OK)
         pare_infer_job_submit(NULL, s, c->x, read);
     else
-        pare_served_infer(s, c->x, &request, c->api->regions);
+        pare_served_infer(s, c->x, is_picture ? NULL : &request, c->api->regions);
 }
 
 static void infer(call *c)

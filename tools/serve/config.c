@@ -311,25 +311,37 @@ static pare_status read_versions(reader *r, const json_t *root)
                      &c->specific_count);
 }
 
+static pare_status read_parameter(reader *r, const char *key, const char *text)
+{
+    pare_serve_config *c = r->config;
+    const char *what = pare_arena_printf(r->arena, "%s: %s", r->path, key);
+    const bool is_preprocess = !strcmp(key, "preprocess");
+    if (!what) return PARE_MEMORY;
+    if (!is_preprocess && strcmp(key, "traffic_weight") != 0) {
+        pare_log(r->ctx, PARE_LOG_WARNING, "%s: the parameter '%s' is not read", r->path, key);
+        return PARE_OK;
+    }
+    if (!text)
+        return PARE_FAIL(r->ctx, INPUT, "%s: parameters: '%s' has no string_value", r->path, key);
+    if (is_preprocess) return pare_preprocess_parse(r->arena, &c->preprocess, what, text);
+    if (c->shares.count) return PARE_OK; /* the command line says it */
+    return pare_shares_read(r->ctx, &c->shares, what, text);
+}
+
 /* parameters { key: "traffic_weight" value { string_value: "1:90 2:10" } } */
 static pare_status read_parameters(reader *r, const json_t *root)
 {
     const json_t *list = json_object_get(root, "parameters"), *value;
+    r->config->preprocess = (pare_preprocess_config){0};
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *one = json_array_get(list, i);
-        const char *key = "", *text = "";
+        const char *key = "", *text = NULL;
         if (!json_is_object(one))
             return PARE_FAIL(r->ctx, INPUT, "%s: parameters: expected { ... }", r->path);
         PARE_TRY(read_text(r, one, "key", &key));
         PARE_TRY(read_message(r, one, "value", &value));
         PARE_TRY(read_text(r, value, "string_value", &text));
-        if (strcmp(key, "traffic_weight") != 0)
-            pare_log(r->ctx, PARE_LOG_WARNING, "%s: the parameter '%s' is not read", r->path, key);
-        else if (!r->config->shares.count) { /* else the command line says it */
-            const char *what = pare_arena_printf(r->arena, "%s: traffic_weight", r->path);
-            if (!what) return PARE_MEMORY;
-            PARE_TRY(pare_shares_read(r->ctx, &r->config->shares, what, text));
-        }
+        PARE_TRY(read_parameter(r, key, text));
     }
     return PARE_OK;
 }
@@ -343,6 +355,8 @@ static pare_status read_tensor(reader *r, const json_t *message, const char *key
     out->name = "";
     PARE_TRY(read_text(r, message, "name", &out->name));
     PARE_TRY(read_text(r, message, "data_type", &type));
+    PARE_TRY(read_text(r, message, "label_filename", &out->labels));
+    if (out->labels && !*out->labels) out->labels = NULL;
     out->dtype = type_find(type);
     if (!*out->name || out->dtype == PARE_NOTYPE)
         return PARE_FAIL(r->ctx, INPUT, "%s: %s '%s': data_type is '%s', expected TYPE_FP32 or so",

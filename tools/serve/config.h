@@ -6,13 +6,16 @@
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/batcher.h"
+#include "tools/serve/pictures/preprocess.h"
 #include "tools/serve/shares.h"
 
 /* An input or output that config.pbtxt names. */
 typedef struct pare_config_tensor {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* without the axis of samples where max_batch is not 0 */
+    pare_shape shape;                 /* without the axis of samples where max_batch is not 0 */
+    const char *labels, *labels_path; /* the file with its classes' names, and where it lies; NULL:
+                                         there is none */
 } pare_config_tensor;
 
 /* Where a model is computed. */
@@ -49,6 +52,7 @@ typedef struct pare_serve_config {
     bool has_policy;    /* version_policy is given; else versions with a weight are served */
     pare_shares shares; /* of requests that name no version; none: the highest has all */
     const char *file;   /* of a version's folder */
+    pare_preprocess_config preprocess;
     pare_config_tensor *input, *output;
     int input_count, output_count;
     pare_instance_kind kind;

@@ -43,6 +43,13 @@ bool pare_exchange_hold(pare_exchange *x, size_t bytes)
     return false;
 }
 
+void pare_exchange_let_go(pare_exchange *x, size_t bytes)
+{
+    if (!x->held) return;
+    (void)__atomic_fetch_sub(x->held, bytes, __ATOMIC_RELAXED);
+    x->holds -= bytes;
+}
+
 int pare_reply_code(pare_status st)
 {
     switch (st) {

@@ -63,7 +63,9 @@ void pare_exchange_free(pare_exchange *x);
 /* Counts bytes of memory that came for the request. False: there would be too many; the context
    says so, and the reply is to be tried again. */
 bool pare_exchange_hold(pare_exchange *x, size_t bytes);
-/* They count no longer, for the body goes: the reply is made. */
+/* So many of them count no longer: that memory went. */
+void pare_exchange_let_go(pare_exchange *x, size_t bytes);
+/* None counts any longer, for the body goes: the reply is made. */
 void pare_exchange_drop_body(pare_exchange *x);
 
 /* The code for a failure that is the request's fault or not. */

@@ -2,6 +2,7 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
+#include "tools/serve/encoding.h"
 #include "tools/serve/shadow.h"
 
 #include <math.h>
@@ -155,6 +156,8 @@ void pare_infer_job_release(pare_infer_job *job)
     if (!job) return;
     pare_shadowed_free(job->copy);
     job->copy = NULL;
+    free(job->pixels);
+    job->pixels = NULL;
     if (!job->source || !job->target) return;
     for (int i = 0; i < job->served->input_count; i++)
         if (job->source[i]) pare_region_release(job->source[i]);
@@ -163,6 +166,36 @@ void pare_infer_job_release(pare_infer_job *job)
 }
 
 /* --- the job --- */
+
+bool pare_infer_job_is_picture(const pare_exchange *x)
+{
+    return x->json_bytes && !strcmp(x->json_bytes, "0");
+}
+
+/* A body without JSON is the one picture of a model whose only input takes pictures. */
+static pare_status read_picture(pare_infer_job *job)
+{
+    pare_exchange *x = job->x;
+    const pare_served *s = job->served;
+    PARE_TRY(pare_encoding_decode(x));
+    if (!s->preprocess || s->input_count != 1)
+        return PARE_FAIL(&x->ctx, INPUT,
+                         "model '%s': Inference-Header-Content-Length is 0, which models are asked "
+                         "with whose only input takes pictures",
+                         s->name);
+    pare_infer_tensor *t = pare_arena_alloc(&x->arena, 1, sizeof *t);
+    pare_bytes *picture = pare_arena_alloc(&x->arena, 1, sizeof *picture);
+    if (!t || !picture) return PARE_MEMORY;
+    *picture = (pare_bytes){x->body, x->bytes};
+    *t = (pare_infer_tensor){.name = s->input[0].name,
+                             .dtype = PARE_string,
+                             .rank = s->input[0].shape.rank,
+                             .dim = {1, 1},
+                             .data = picture,
+                             .bytes = sizeof *picture};
+    job->request = (pare_infer_request){.input = t, .input_count = 1};
+    return PARE_OK;
+}
 
 static void set_order(pare_infer_job *job)
 {
@@ -190,6 +223,8 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
     job->job.queued = pare_seconds();
     if (request)
         job->request = *request;
+    else if (pare_infer_job_is_picture(x))
+        PARE_TRY(read_picture(job));
     else
         PARE_TRY(pare_infer_job_read(x, &job->request));
     PARE_TRY(match_inputs(job));

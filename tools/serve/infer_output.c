@@ -45,7 +45,7 @@ static int by_value(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* The largest values of one sample as "value:place". */
+/* The largest values of one sample as "value:place", or "value:place:label". */
 static pare_status classify_row(pare_arena *arena, const pare_infer_tensor *t, int64_t from,
                                 place *order, int64_t each, pare_bytes *text, int64_t classes)
 {
@@ -57,8 +57,10 @@ static pare_status classify_row(pare_arena *arena, const pare_infer_tensor *t, i
     }
     qsort(order, (size_t)each, sizeof *order, by_value);
     for (int64_t k = 0; k < classes; k++) {
+        const char *label = pare_labels_at(t->labels, order[k].at);
         const char *one =
-            pare_arena_printf(arena, "%f:%lld", order[k].value, (long long)order[k].at);
+            pare_arena_printf(arena, "%f:%lld%s%s", order[k].value, (long long)order[k].at,
+                              label ? ":" : "", label ? label : "");
         if (!one) return PARE_MEMORY;
         text[k] = (pare_bytes){one, strlen(one)};
     }

@@ -7,6 +7,7 @@
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/exchange.h"
+#include "tools/serve/labels.h"
 
 /* Where a tensor is in shared memory. */
 typedef struct pare_infer_place {
@@ -23,6 +24,7 @@ typedef struct pare_infer_tensor {
     const void *data; /* dense, row-major; of strings a pare_bytes each; NULL: in `place` */
     size_t bytes;     /* of data */
     pare_infer_place place;
+    const pare_labels *labels; /* of an output's classes; NULL: none */
 } pare_infer_tensor;
 
 /* An output that is asked for. */

@@ -14,11 +14,12 @@
 
 #include <pthread.h>
 
-/* An input or output of the model, as the file has it. */
+/* An input or output of the model, as clients see it. */
 typedef struct pare_port {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* rank -1: unknown; with the axis of samples */
+    pare_shape shape;    /* rank -1: unknown; with the axis of samples */
+    pare_labels *labels; /* of classes of an output; NULL: none */
 } pare_port;
 
 typedef struct pare_served pare_served;
@@ -28,7 +29,7 @@ typedef struct pare_served_options {
     const char *name, *path; /* path: of the ONNX file */
     int64_t version;
     pare_serve_config config;
-    pare_gpus *gpus; /* NULL: the CPU alone */
+    pare_gpus *gpus;            /* NULL: the CPU alone */
     struct pare_shadow *shadow; /* that its requests are compared by; NULL: none */
     bool is_background;         /* it computes with what others leave of the processor */
     /* The last reference is gone: the model can be closed, but not by this thread. */
@@ -59,8 +60,9 @@ struct pare_served {
     pare_model *model;
     pare_port *input, *output;
     int input_count, output_count;
-    bool fills_up;     /* a sample's results are the same beside others: batches may be filled up */
-    pare_place *place; /* (place_count) of one kind: results do not depend on it */
+    bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
+    pare_preprocess *preprocess; /* NULL: no input takes pictures */
+    pare_place *place;           /* (place_count) of one kind: results do not depend on it */
     int place_count;
     int lost;          /* places; changed atomically */
     char reason[2048]; /* why, once all are lost */

@@ -90,6 +90,7 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     *out = (pare_infer_tensor){
         .name = job->wanted[i].name, .dtype = view.dtype, .rank = view.rank, .data = view.data};
     memcpy(out->dim, view.dim, sizeof out->dim);
+    out->labels = s->output[job->output[i]].labels;
     if (!pare_infer_type_name(view.dtype))
         return PARE_FAIL(&job->x->ctx, UNSUPPORTED, "model '%s': output '%s' is of type %s",
                          s->name, out->name, pare_type(view.dtype)->onnx_name);
@@ -206,7 +207,6 @@ static pare_status run_plan(batch_run *run, const pare_input_shape *shapes, int 
 
 static pare_status run_once(batch_run *run, int instance)
 {
-    run->mark[0] = pare_seconds();
     const pare_input_shape *shapes = shapes_of(run);
     if (!shapes) return PARE_MEMORY;
     const pare_status st = run_plan(run, shapes, instance);
@@ -266,13 +266,39 @@ static void fail_all(pare_infer_job *first, int code, const char *message)
     }
 }
 
+/* Makes pixels of pictures; a request whose pictures are wrong is answered, and is not run. */
+static void preprocess(batch_run *run)
+{
+    pare_job *left = NULL, **end = &left;
+    for (pare_infer_job *job = run->first, *next; job; job = next) {
+        next = next_of(job);
+        const int64_t rows = job->job.rows;
+        const pare_status st = pare_preprocess_run(job);
+        if (st == PARE_OK) {
+            *end = &job->job;
+            end = &job->job.next;
+        } else {
+            run->rows -= rows;
+            pare_infer_job_fail(job, st);
+        }
+    }
+    *end = NULL;
+    run->first = (pare_infer_job *)(void *)left;
+}
+
 /* Runs requests together; where that fails each is run alone, so that none fails for another. */
 static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t rows)
 {
     char message[sizeof first->x->ctx.message];
-    batch_run run = {
-        .served = instance->served, .place = instance->place, .first = first, .rows = rows};
-    run.filled = fill_up(run.served, rows);
+    batch_run run = {.served = instance->served,
+                     .place = instance->place,
+                     .first = first,
+                     .rows = rows,
+                     .mark = {pare_seconds()}};
+    preprocess(&run);
+    if (!run.first) return;
+    first = run.first;
+    run.filled = fill_up(run.served, run.rows);
     pare_shadowed *copies = NULL;
     const bool is_alone = !first->job.next;
     pare_status st = run_once(&run, instance->index);
