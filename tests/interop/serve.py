@@ -501,14 +501,17 @@ def pending():
     """Bodies are under way that leave no room for another; then there is room."""
     server = Server(ZOO / 'mlp.onnx', '--max-request', '100kB', '--max-pending', '200kB')
     host, port = server.url.split(':')
-    halves = [socket.create_connection((host, int(port)), 30) for _ in range(2)]
-    for half in halves:
-        half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n' + b' ' * 80000)
-    for _ in range(200):  # until the server has read them
+    got = 0
+    for turn in range(20):  # until the server has read both; a body that comes meanwhile may leave no room for one of them
+        halves = [socket.create_connection((host, int(port)), 30) for _ in range(2)]
+        for half in halves:
+            half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n' + b' ' * 80000)
+        time.sleep(0.05 * (turn + 1))
         got, headers, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 50000)
         if got == 503:
             break
-        time.sleep(0.02)
+        for half in halves:
+            half.close()
     check('pending', got == 503 and headers.get('Retry-After') == '1' and b'waiting already' in body, f'{got} {body}')
     for half in halves:
         half.close()
