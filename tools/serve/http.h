@@ -13,6 +13,7 @@ typedef struct pare_http_options {
     int port;                      /* 0: any that is free */
     int64_t limit;                 /* bytes of a request's body at most */
     int64_t pending;               /* bytes of all that are not answered yet */
+    size_t *held;                  /* they are counted here, atomically */
     const char *certificate, *key; /* PEM text, with which TLS is spoken; NULL: it is not */
     /* Is the request taken, whose body has not been read? Else it makes the reply. */
     bool (*admit)(void *user, pare_exchange *x);
