@@ -163,13 +163,20 @@ static void await_quiet(pare_grpc *grpc)
     }
 }
 
-/* Ends what is there, and waits until it has ended; a thread takes events. */
+static bool await_end(pare_grpc *grpc, int ms)
+{
+    for (; ms > 0 && !atomic_load(&grpc->ended); ms--) sleep_ms(1);
+    return atomic_load(&grpc->ended);
+}
+
+/* Clients are told, and calls end; streams on which nothing happens are ended. */
 static void shut_down(pare_grpc *grpc)
 {
     grpc->lib.grpc_server_shutdown_and_notify(grpc->server, grpc->queue, &grpc->shutdown);
     while (atomic_load(&grpc->answering)) sleep_ms(1);
+    if (await_end(grpc, QUIET_MS)) return;
     grpc->lib.grpc_server_cancel_all_calls(grpc->server);
-    while (!atomic_load(&grpc->ended)) sleep_ms(1);
+    while (!await_end(grpc, QUIET_MS)) continue;
 }
 
 void pare_grpc_drain(pare_grpc *grpc)
