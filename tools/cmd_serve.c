@@ -6,7 +6,7 @@
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
 #include "tools/serve/api.h"
-#include "tools/serve/grpc.h"
+#include "tools/serve/grpc/grpc.h"
 #include "tools/serve/http.h"
 #include "tools/text.h"
 #include "tools/token.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The messages of gRPC against protobuf-c's own packing: what is read of a request, each thing that
    can be wrong with it, what is written, and messages as JSON. */
-#include "tools/serve/grpc.pb-c.h"
-#include "tools/serve/grpc_infer.h"
-#include "tools/serve/grpc_methods.h"
+#include "tools/serve/grpc/grpc.pb-c.h"
+#include "tools/serve/grpc/infer.h"
+#include "tools/serve/grpc/methods.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/grpc.h"
+#include "tools/serve/grpc/grpc.h"
 
 #ifdef PARE_GRPC
 
-#include "tools/serve/grpc_call.h"
+#include "tools/serve/grpc/call.h"
 #include "tools/serve/listen.h"
 
 #include <limits.h>

@@ -4,7 +4,7 @@
 #ifndef PARE_TOOLS_SERVE_GRPC_INFER_H
 #define PARE_TOOLS_SERVE_GRPC_INFER_H
 
-#include "tools/serve/grpc_message.h"
+#include "tools/serve/grpc/message.h"
 #include "tools/serve/protocol.h"
 
 /* Texts of a request that are needed before it is read whole; NULL: empty, or not there. They live

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport: gRPC over HTTP/2 by gRPC's own library. One thread reads requests; who makes a reply
    sends it. */
-#ifndef PARE_TOOLS_SERVE_GRPC_H
-#define PARE_TOOLS_SERVE_GRPC_H
+#ifndef PARE_TOOLS_SERVE_GRPC_GRPC_H
+#define PARE_TOOLS_SERVE_GRPC_GRPC_H
 
-#include "tools/serve/grpc_methods.h"
+#include "tools/serve/grpc/methods.h"
 
 typedef struct pare_grpc pare_grpc;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two parts of the transport share: grpc.c opens and ends it, grpc_call.c answers calls.
+/* What the two parts of the transport share: grpc.c opens and ends it, call.c answers calls.
  */
 #ifndef PARE_TOOLS_SERVE_GRPC_CALL_H
 #define PARE_TOOLS_SERVE_GRPC_CALL_H
 #ifdef PARE_GRPC
 
-#include "tools/serve/grpc.h"
-#include "tools/serve/grpc_library.h"
+#include "tools/serve/grpc/grpc.h"
+#include "tools/serve/grpc/library.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/grpc_library.h"
+#include "tools/serve/grpc/library.h"
 
 #ifdef PARE_GRPC
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/grpc_infer.h"
+#include "tools/serve/grpc/infer.h"
 
 #include "formats/wire.h"
 #include "runtime/base/size.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/grpc_message.h"
+#include "tools/serve/grpc/message.h"
 
 #include "formats/wire.h"
 #include "runtime/base/size.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/grpc_methods.h"
+#include "tools/serve/grpc/methods.h"
 
 #include "tools/serve/encoding.h"
-#include "tools/serve/grpc.pb-c.h"
-#include "tools/serve/grpc_infer.h"
+#include "tools/serve/grpc/grpc.pb-c.h"
+#include "tools/serve/grpc/infer.h"
 
 #include <stdlib.h>
 #include <string.h>

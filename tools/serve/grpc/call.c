@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/grpc_call.h"
+#include "tools/serve/grpc/call.h"
 
 #ifdef PARE_GRPC
 
 #include "runtime/base/clock.h"
-#include "tools/serve/grpc_infer.h"
+#include "tools/serve/grpc/infer.h"
 
 #include <assert.h>
 #include <stdlib.h>
