@@ -302,29 +302,49 @@ def batching():
         check(f'{net}_end', server.stop() == 0)
 
 
+def await_waiting(server, model, count):
+    """Until so many requests are in the model's queue."""
+    line = f'pare_waiting_requests{{model="{model}",version="1"}} {count}\n'
+    for _ in range(1000):
+        if line in server.raw('GET', '/metrics')[2].decode():
+            return
+        time.sleep(0.01)
+    check(f'waiting_{count}', False, server.raw('GET', '/metrics')[2].decode()[-300:])
+
+
 def leaving():
-    """Calls that are cancelled, or whose deadline passes, while others are computed."""
-    server = Server(ZOO / 'vit.onnx', '--instances', 1, '--max-batch', 1)
-    client, x = server.client(), rng.standard_normal((1, 1, 28, 28)).astype(np.float32)
-    want = infer(client, 'vit', {'input': x}).as_numpy('logits')
-    answers = queue.Queue()
-    for i in range(40):
-        context = client.async_infer('vit', inputs_of({'input': x}), lambda result, error: answers.put(error))
-        if i % 2:
-            context.cancel()
-    errors = [answers.get(timeout=60) for _ in range(40)]
-    check('cancelled', errors.count(None) >= 20 and all(
-        e is None or 'CANCELLED' in e.status() for e in errors), [str(e) for e in errors if e][:2])
-    fails('deadline', 'DEADLINE_EXCEEDED', '', lambda: [client.async_infer(
-        'vit', inputs_of({'input': x}), lambda result, error: None) for _ in range(60)] and infer(
-            client, 'vit', {'input': x}, client_timeout=0.02))
-    for _ in range(400):
-        stats = client.get_inference_statistics('vit').model_stats[0].inference_stats
-        if stats.fail.count:
-            break
-        time.sleep(0.02)
-    check('deadline_in_queue', stats.fail.count == 1, stats)
-    check('after_leaving', equal(infer(client, 'vit', {'input': x}).as_numpy('logits'), want))
+    """Calls that are cancelled, or whose deadline passes, while they wait for others to make a batch of 32."""
+    server = Server(ZOO / 'mlp.onnx', '--max-delay', 60000000)
+    client, x, answers = server.client(), rng.standard_normal((32, 1, 28, 28)).astype(np.float32), queue.Queue()
+    want = infer(client, 'mlp', {'input': x}).as_numpy('logits')
+    calls = [client.async_infer('mlp', inputs_of({'input': x[i:i + 1]}), lambda result, error: answers.put((result, error)))
+             for i in range(4)]
+    await_waiting(server, 'mlp', 4)
+    for call in calls[2:]:
+        call.cancel()
+    gone = [answers.get(timeout=60)[1] for _ in range(2)]
+    check('cancelled', all(error.status() == 'StatusCode.CANCELLED' for error in gone), gone)
+    time.sleep(0.2)  # the server hears of it
+    done = infer(client, 'mlp', {'input': x[4:]}).as_numpy('logits')
+    others = [answers.get(timeout=60) for _ in range(2)]
+    check('beside_cancelled', equal(done, want[4:]) and all(error is None for _, error in others), others)
+
+    def counts():
+        stats = client.get_inference_statistics('mlp').model_stats[0]
+        return stats.inference_stats.success.count, stats.inference_stats.fail.count, stats.inference_count
+    check('cancelled_is_not_computed', counts() == (4, 2, 62), counts())
+    client.start_stream(lambda result, error: None)
+    for i in range(2):
+        client.async_stream_infer('mlp', inputs_of({'input': x[i:i + 1]}))
+    await_waiting(server, 'mlp', 2)
+    client.stop_stream(cancel_requests=True)
+    time.sleep(0.2)
+    infer(client, 'mlp', {'input': x[2:]})
+    check('stream_cancelled_is_not_computed', counts() == (5, 4, 92), counts())
+    fails('deadline', 'DEADLINE_EXCEEDED', '', lambda: infer(client, 'mlp', {'input': x[:1]}, client_timeout=0.2))
+    await_waiting(server, 'mlp', 0)
+    check('deadline_in_queue', counts() == (5, 5, 92), counts())
+    check('after_leaving', equal(infer(client, 'mlp', {'input': x}).as_numpy('logits'), want))
     check('leaving_end', server.stop() == 0, server.process.stderr.read())
 
 
@@ -338,10 +358,7 @@ def limits():
         fails(f'too_large_{way}', 'INVALID_ARGUMENT', '10000 bytes',
               lambda: infer(client, 'mlp', {'input': np.zeros((100, 1, 28, 28), np.float32)}, compression_algorithm=way))
     client.async_infer('mlp', inputs_of({'input': x[:1]}), lambda result, error: answers.put((result, error)))
-    for _ in range(400):  # until it waits for others
-        if 'pare_waiting_requests{model="mlp",version="1"} 1' in server.raw('GET', '/metrics')[2].decode():
-            break
-        time.sleep(0.01)
+    await_waiting(server, 'mlp', 1)
     fails('queue_full', 'UNAVAILABLE', 'waiting already', lambda: infer(client, 'mlp', {'input': x[:1]}))
     check('limits_end', server.stop() == 0, server.process.stderr.read())
     result, error = answers.get(timeout=60)

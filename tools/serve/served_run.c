@@ -257,11 +257,28 @@ static void refuse_late(pare_job *late)
     }
 }
 
+/* Those that no one waits for any more are as late as those whose time has passed. */
+static void part_gone(pare_jobs *batch)
+{
+    for (pare_job **at = &batch->jobs, *job; (job = *at);) {
+        const pare_exchange *x = ((const pare_infer_job *)(const void *)job)->x;
+        if (!__atomic_load_n(&x->gone, __ATOMIC_RELAXED)) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        batch->rows -= job->rows;
+        job->next = batch->late;
+        batch->late = job;
+    }
+}
+
 void *pare_instance_main(void *user)
 {
     pare_instance *instance = user;
     pare_jobs batch;
     while (pare_batcher_take(instance->served->batcher, &batch)) {
+        part_gone(&batch);
         refuse_late(batch.late);
         if (batch.jobs) run_batch(instance, (pare_infer_job *)(void *)batch.jobs, batch.rows);
     }

@@ -29,6 +29,8 @@ typedef struct call {
     double deadline;     /* pare_seconds; 0: none */
     grpc_byte_buffer *received;
     int cancelled;
+    bool is_gone;   /* the client has cancelled it; this and the next: the events' thread's alone */
+    message *asked; /* those that are not answered */
     pare_grpc_event arrives, receives, closes, opens, ends;
     atomic_int references;
     /* of a stream, under the lock */
@@ -43,6 +45,7 @@ struct message {
     pare_grpc_request q; /* first: the others know only this */
     call *call;
     message *next;
+    message *asked, **before;   /* the next one that is not answered, and what leads here */
     char *block;                /* the body's memory; NULL: it is in `received` */
     grpc_byte_buffer *received; /* NULL: the body was copied */
     grpc_byte_buffer *reply;
@@ -89,6 +92,15 @@ static void end(call *c, bool begins, int code, const char *text)
     ops[0].data.send_status_from_server.status_details = &details;
     start_batch(c, ops, begins ? 2 : 1, &c->ends);
     lib->grpc_slice_unref(details);
+}
+
+static void on_closed(void *user, bool ok)
+{
+    call *c = user;
+    c->is_gone = !ok || c->cancelled;
+    for (message *m = c->asked; m && c->is_gone; m = m->asked)
+        __atomic_store_n(&m->q.x.gone, true, __ATOMIC_RELAXED);
+    release(c);
 }
 
 /* --- replies --- */
@@ -199,6 +211,8 @@ static void on_sent(void *user, bool ok)
     message *m = user;
     call *c = m->call;
     (void)ok; /* the client may be gone */
+    *m->before = m->asked;
+    if (m->asked) m->asked->before = m->before;
     if (c->streams) {
         (void)pthread_mutex_lock(&c->lock);
         c->first = m->next;
@@ -227,6 +241,11 @@ static message *message_new(call *c)
     x->limit = (size_t)grpc->options.limit;
     x->held = grpc->options.held;
     x->most_held = (size_t)grpc->options.pending;
+    x->gone = c->is_gone;
+    m->asked = c->asked;
+    m->before = &c->asked;
+    if (m->asked) m->asked->before = &m->asked;
+    c->asked = m;
     atomic_fetch_add(&c->references, 1);
     return m;
 }
@@ -385,7 +404,8 @@ void pare_grpc_expect_call(pare_grpc *grpc)
     c->last = &c->first;
     c->arrives = (pare_grpc_event){on_arrived, c};
     c->receives = (pare_grpc_event){on_received, c};
-    c->closes = c->opens = c->ends = (pare_grpc_event){on_over, c};
+    c->closes = (pare_grpc_event){on_closed, c};
+    c->opens = c->ends = (pare_grpc_event){on_over, c};
     (void)pthread_mutex_init(&c->lock, NULL); /* on Linux it does not fail */
     grpc->lib.grpc_call_details_init(&c->details);
     grpc->lib.grpc_metadata_array_init(&c->metadata);
