@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/serve/grpc/methods.h"
 
+#include "runtime/base/clock.h"
 #include "tools/serve/encoding.h"
 #include "tools/serve/grpc/grpc.pb-c.h"
 #include "tools/serve/grpc/infer.h"
@@ -210,8 +211,11 @@ void pare_grpc_request_handle(pare_grpc_request *q, pare_api *api)
 
 /* --- the reply --- */
 
-static int status_of(int code)
+static int status_of(const pare_exchange *x)
 {
+    const int code = x->reply.code;
+    if (code == PARE_HTTP_UNAVAILABLE && x->deadline > 0 && pare_seconds() >= x->deadline)
+        return PARE_GRPC_DEADLINE_EXCEEDED;
     switch (code) {
     case PARE_HTTP_OK: return PARE_GRPC_OK;
     case PARE_HTTP_BAD_REQUEST: return PARE_GRPC_INVALID_ARGUMENT;
@@ -255,5 +259,5 @@ int pare_grpc_request_finish(pare_grpc_request *q)
 {
     if (q->method->kind == FLAG) return finish_flag(&q->x.reply);
     if (q->method->kind == STREAM) finish_stream(q);
-    return status_of(q->x.reply.code);
+    return status_of(&q->x);
 }
