@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pare serve: models for those who ask over HTTP. */
+/* pare serve: models for those who ask over HTTP or gRPC. */
 #include "formats/file.h"
 #include "formats/json.h"
 #include "runtime/base/clock.h"
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
 #include "tools/serve/api.h"
+#include "tools/serve/grpc/grpc.h"
 #include "tools/serve/http.h"
 #include "tools/serve/shadow.h"
 #include "tools/text.h"
@@ -18,8 +19,8 @@
 typedef struct serve_options {
     pare_common common;
     const char *host, *preprocess;
-    int64_t port, http_threads, max_batch, max_delay, max_queue, max_wait, instances, max_request,
-        max_pending;
+    int64_t port, grpc_port, http_threads, max_batch, max_delay, max_queue, max_wait, instances,
+        max_request, max_pending;
     int64_t shadow_queue;
     double shadow_share;
     pare_list shadow, traffic;
@@ -31,6 +32,9 @@ typedef struct serve_options {
 static const pare_option table[] = {
     PARE_OPT_TEXT("host", "ADDRESS", host, "address to listen on (127.0.0.1: this machine alone)"),
     PARE_OPT_INT("port", "N", port, 0, 65535, "port to listen on, 0 for any that is free (8000)"),
+    PARE_OPT_INT("grpc-port", "N", grpc_port, 0, 65535,
+                 "answer gRPC, too, on this port, which Triton has at 8001; 0 for any that is "
+                 "free (no gRPC)"),
     PARE_OPT_INT("http-threads", "N", http_threads, 1, 64,
                  "threads that read requests and write replies (one for each 4 cores, at most 8)"),
     PARE_OPT_INT("max-batch", "N", max_batch, 0, 65536,
@@ -77,6 +81,7 @@ static const pare_option table[] = {
 
 static const serve_options defaults = {.host = "127.0.0.1",
                                        .port = 8000,
+                                       .grpc_port = -1,
                                        .max_batch = 32,
                                        .max_queue = 1024,
                                        .shadow_queue = 64,
@@ -91,7 +96,9 @@ typedef struct server {
     pare_shadows *shadows; /* NULL: none */
     pare_regions regions;
     pare_api api;
+    size_t held; /* bytes of requests that are not answered yet */
     pare_http *http;
+    pare_grpc *grpc; /* NULL: it is not spoken */
 } server;
 
 static void handle(void *user, pare_exchange *x) { pare_api_handle(user, x); }
@@ -192,6 +199,32 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
 }
 
+static pare_status open_transports(pare_tool *tool, const serve_options *o, const char *certificate,
+                                   const char *key, server *out)
+{
+    const pare_http_options http = {.host = o->host,
+                                    .port = (int)o->port,
+                                    .threads = http_threads(o),
+                                    .limit = o->max_request,
+                                    .pending = o->max_pending,
+                                    .held = &out->held,
+                                    .certificate = certificate,
+                                    .key = key,
+                                    .admit = admit,
+                                    .handle = handle,
+                                    .user = &out->api};
+    const pare_grpc_options grpc = {.host = o->host,
+                                    .port = (int)o->grpc_port,
+                                    .limit = o->max_request,
+                                    .pending = o->max_pending,
+                                    .held = &out->held,
+                                    .certificate = certificate,
+                                    .key = key,
+                                    .api = &out->api};
+    PARE_TRY(pare_http_open(tool->ctx, &out->http, &http));
+    return o->grpc_port < 0 ? PARE_OK : pare_grpc_open(tool->ctx, &out->grpc, &grpc);
+}
+
 static pare_status open_server(pare_tool *tool, const serve_options *o, server *out)
 {
     const char *certificate = NULL, *key = NULL;
@@ -203,25 +236,21 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     out->api.repository = out->repository;
     out->api.shadows = out->shadows;
     out->api.regions = o->shared_memory ? &out->regions : NULL;
-    const pare_http_options http = {.host = o->host,
-                                    .port = (int)o->port,
-                                    .threads = http_threads(o),
-                                    .limit = o->max_request,
-                                    .pending = o->max_pending,
-                                    .certificate = certificate,
-                                    .key = key,
-                                    .admit = admit,
-                                    .handle = handle,
-                                    .user = &out->api};
-    return pare_http_open(tool->ctx, &out->http, &http);
+    return open_transports(tool, o, certificate, key, out);
 }
 
 /* "http://127.0.0.1:8000", or "https"; an IPv6 address is in brackets. */
-static pare_status say_address(pare_tool *tool, const serve_options *o, const server *s)
+static void say_address(const serve_options *o, const char *scheme, int port)
 {
     const bool is_v6 = strchr(o->host, ':') != NULL;
-    pare_print(stdout, "http%s://%s%s%s:%d\n", o->certificate ? "s" : "", is_v6 ? "[" : "", o->host,
-               is_v6 ? "]" : "", pare_http_port(s->http));
+    pare_print(stdout, "%s%s://%s%s%s:%d\n", scheme, o->certificate ? "s" : "", is_v6 ? "[" : "",
+               o->host, is_v6 ? "]" : "", port);
+}
+
+static pare_status say_addresses(pare_tool *tool, const serve_options *o, const server *s)
+{
+    say_address(o, "http", pare_http_port(s->http));
+    if (s->grpc) say_address(o, "grpc", pare_grpc_port(s->grpc));
     if (fflush(stdout)) return PARE_FAIL(tool->ctx, IO, "standard output: %s", strerror(errno));
     return PARE_OK;
 }
@@ -263,6 +292,7 @@ static void drain(pare_tool *tool, server *s)
     if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
         pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
     pare_http_drain(s->http);
+    pare_grpc_drain(s->grpc);
     pare_shadows_drain(s->shadows); /* what they hold counts with the transport's */
 }
 
@@ -270,7 +300,7 @@ static void drain(pare_tool *tool, server *s)
 static pare_status serve(pare_tool *tool, const serve_options *o, server *s)
 {
     const double start = pare_seconds();
-    const pare_status st = say_address(tool, o, s);
+    const pare_status st = say_addresses(tool, o, s);
     if (st == PARE_OK) await_signal(tool->ctx);
     drain(tool, s);
     return st == PARE_OK ? note_facts(tool, s, pare_seconds() - start) : st;
@@ -284,6 +314,7 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_regions_init(&s.regions);
     pare_status st = open_server(tool, o, &s);
     if (st == PARE_OK) st = serve(tool, o, &s);
+    pare_grpc_close(s.grpc);
     pare_http_close(s.http);
     pare_repository_close(s.repository);
     pare_shadows_free(s.shadows);
@@ -297,7 +328,7 @@ const pare_command pare_command_serve = {
     .arguments = "FOLDER|MODEL.onnx...",
     .min = 1,
     .max = -1,
-    .summary = "serve models over HTTP, by the protocol that Triton and KServe have",
+    .summary = "serve models over HTTP and gRPC, by the protocol that Triton and KServe have",
     .detail =
         "A folder holds MODEL/VERSION/model.onnx, and MODEL/config.pbtxt where a model has one. "
         "The\n"

@@ -49,6 +49,7 @@ struct pare_exchange {
     size_t most_held; /* of *held */
     size_t holds;     /* bytes of this one in *held */
     double deadline;  /* pare_seconds, after which no one waits for the reply; 0: none is given */
+    bool gone;        /* set atomically: no one waits for it any more */
     const pare_exchange_form *form;
     pare_reply reply;
     /* Called once, by any thread, when the reply is made. The exchange may be gone when it returns.

@@ -337,6 +337,22 @@ static void refuse_late(pare_job *late)
     }
 }
 
+/* Those that no one waits for any more are as late as those whose time has passed. */
+static void part_gone(pare_jobs *batch)
+{
+    for (pare_job **at = &batch->jobs, *job; (job = *at);) {
+        const pare_exchange *x = ((const pare_infer_job *)(const void *)job)->x;
+        if (!__atomic_load_n(&x->gone, __ATOMIC_RELAXED)) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        batch->rows -= job->rows;
+        job->next = batch->late;
+        batch->late = job;
+    }
+}
+
 void *pare_instance_main(void *user)
 {
     pare_instance *instance = user;
@@ -345,6 +361,7 @@ void *pare_instance_main(void *user)
     if (s->options.is_background) /* of Linux, a thread's; lowering it cannot fail */
         (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     while (!pare_place_is_left(s, instance->place) && pare_batcher_take(s->batcher, &batch)) {
+        part_gone(&batch);
         refuse_late(batch.late);
         pare_infer_job *first = (pare_infer_job *)(void *)batch.jobs;
         if (first && __atomic_load_n(&instance->place->is_lost, __ATOMIC_ACQUIRE))
