@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/tools/serve_case.h"
 
+#include "formats/onnx.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -117,4 +119,17 @@ void put_text(const desk *d, const char *name, const char *text)
     assert_non_null(file);
     fputs(text, file);
     fclose(file);
+}
+
+void put_graph(const desk *d, graph_case *g, const char *name, const char *config)
+{
+    char path[256], file[64];
+    snprintf(file, sizeof file, "%s/1/model.onnx", name);
+    put_text(d, file, "");
+    snprintf(path, sizeof path, "%s/%s", d->folder, file);
+    g->model->ir_version = 8;
+    if (pare_onnx_write(&g->ctx, g->model, path, NULL) != PARE_OK) fail_msg("%s", g->ctx.message);
+    graph_close(g);
+    snprintf(file, sizeof file, "%s/config.pbtxt", name);
+    if (config) put_text(d, file, config);
 }

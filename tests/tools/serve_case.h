@@ -4,6 +4,7 @@
 #ifndef PARE_TESTS_TOOLS_SERVE_CASE_H
 #define PARE_TESTS_TOOLS_SERVE_CASE_H
 
+#include "tests/passes/graph_case.h"
 #include "tools/serve/api.h"
 
 /* A request whose reply the test waits for. */
@@ -41,6 +42,9 @@ void gives(desk *d, const char *method, const char *path, const char *body, int 
 
 /* A command of the shell with two texts in it. */
 void run(const char *format, const char *a, const char *b);
+/* Writes a model, which it closes, to FOLDER/NAME/1/model.onnx, and its config.pbtxt; NULL: none.
+ */
+void put_graph(const desk *d, graph_case *g, const char *name, const char *config);
 /* Writes a text to FOLDER/NAME; its folder is made. */
 void put_text(const desk *d, const char *name, const char *text);
 #endif

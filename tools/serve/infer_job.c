@@ -216,24 +216,79 @@ static void set_order(pare_infer_job *job)
     job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
 }
 
+static pare_infer_job *job_alloc(pare_served *served, pare_exchange *x)
+{
+    pare_infer_job *job = pare_arena_alloc(&x->arena, 1, sizeof *job);
+    if (!job) return NULL;
+    job->served = served;
+    job->x = x;
+    job->job.queued = pare_seconds();
+    return job;
+}
+
+/* Checks the request against the model. */
+static pare_status complete(pare_infer_job *job, pare_regions *regions)
+{
+    PARE_TRY(match_inputs(job));
+    PARE_TRY(match_outputs(job));
+    PARE_TRY(hold_all(job, regions));
+    set_order(job);
+    return PARE_OK;
+}
+
+pare_status pare_infer_job_of(pare_infer_job **out, pare_served *served, pare_exchange *x,
+                              const pare_infer_request *request, pare_infer_keep *keep)
+{
+    pare_infer_job *job = *out = job_alloc(served, x);
+    if (!job) return PARE_MEMORY;
+    job->request = *request;
+    job->keep = keep;
+    return complete(job, NULL);
+}
+
 pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
                                pare_regions *regions)
 {
     size_t json;
-    pare_infer_job *job = *out = pare_arena_alloc(&x->arena, 1, sizeof *job);
+    pare_infer_job *job = *out = job_alloc(served, x);
     if (!job) return PARE_MEMORY;
-    job->served = served;
-    job->x = x;
-    job->job.queued = pare_seconds();
     PARE_TRY(pare_encoding_decode(x));
     PARE_TRY(json_bytes(x, &json));
     PARE_TRY(x->json_bytes && !json
                  ? read_picture(job)
                  : pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
-    PARE_TRY(match_inputs(job));
-    PARE_TRY(match_outputs(job));
-    PARE_TRY(hold_all(job, regions));
-    set_order(job);
+    return complete(job, regions);
+}
+
+/* --- its reply --- */
+
+static pare_status put_shared(void *user, int i, const void *data, size_t bytes)
+{
+    const pare_infer_job *job = user;
+    return pare_region_write(job->target[i], &job->x->ctx, data, job->wanted[i].place.offset,
+                             bytes);
+}
+
+static pare_status write_reply(pare_infer_job *job, const pare_infer_tensor *output)
+{
+    pare_exchange *x = job->x;
+    const pare_infer_result result = {.model = job->served->name,
+                                      .id = job->request.id,
+                                      .version = job->served->options.version,
+                                      .output = output,
+                                      .wanted = job->wanted,
+                                      .count = job->wanted_count,
+                                      .batched = job->served->options.config.max_batch > 0,
+                                      .put = put_shared,
+                                      .user = job};
+    PARE_TRY(pare_infer_write(&x->arena, &x->reply, &result));
+    return pare_encoding_encode(x);
+}
+
+pare_status pare_infer_job_answer(pare_infer_job *job, const pare_infer_tensor *output)
+{
+    PARE_TRY(job->keep ? job->keep(job, output) : write_reply(job, output));
+    job->x->reply.code = PARE_HTTP_OK;
     return PARE_OK;
 }
 

@@ -16,6 +16,7 @@ typedef struct pare_infer_job {
     int *output;                     /* (wanted_count) which of the model's they are */
     int wanted_count;
     pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
+    pare_infer_keep *keep;          /* takes the outputs; NULL: they become the reply's body */
     void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
 } pare_infer_job;
@@ -24,6 +25,13 @@ typedef struct pare_infer_job {
    after a failure, too, or NULL. regions NULL: shared memory is not served. */
 PARE_NODISCARD pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served,
                                               pare_exchange *x, pare_regions *regions);
+/* The same of a request that was read already. */
+PARE_NODISCARD pare_status pare_infer_job_of(pare_infer_job **out, pare_served *served,
+                                             pare_exchange *x, const pare_infer_request *request,
+                                             pare_infer_keep *keep);
+/* Makes the reply of the outputs that were asked for, or hands them to `keep`. */
+PARE_NODISCARD pare_status pare_infer_job_answer(pare_infer_job *job,
+                                                 const pare_infer_tensor *output);
 /* Gives back the memory that it holds, shared and its own: before the exchange's reply. */
 void pare_infer_job_release(pare_infer_job *job);
 /* Can both be rows of one run? Both are pare_infer_jobs of one model. */

@@ -23,11 +23,20 @@ typedef struct pare_port {
 } pare_port;
 
 typedef struct pare_served pare_served;
+struct pare_infer_job;
+/* Takes the outputs that a job asks for. */
+typedef pare_status pare_infer_keep(struct pare_infer_job *job, const pare_infer_tensor *output);
 
 typedef struct pare_served_options {
     const char *name, *path; /* path: of the ONNX file */
     int64_t version;
     pare_serve_config config;
+    /* For an ensemble, a reference to a model that is ready; version 0: the highest. `member` asks
+       while the ensemble is opened, and may load the model. */
+    pare_status (*find)(void *user, pare_ctx *ctx, pare_served **out, const char *name,
+                        int64_t version);
+    pare_status (*member)(void *user, pare_ctx *ctx, pare_served **out, const char *name,
+                          int64_t version);
     /* The last reference is gone: the model can be closed, but not by this thread. */
     void (*idle)(void *user, pare_served *served);
     void *user;
@@ -49,6 +58,7 @@ struct pare_served {
     int input_count, output_count;
     bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
     pare_preprocess *preprocess; /* NULL: no input takes pictures */
+    pare_ensemble *ensemble; /* NULL: it has a model of its own; else no model, plans, instances */
     pare_plans *plans;
     pare_batcher *batcher;
     pare_served_stats stats;
@@ -72,6 +82,12 @@ void pare_served_release(pare_served *served); /* one less */
 /* Answers an inference request, now or later, and releases the caller's reference. regions: those
    that it may name, which last until its reply; NULL: none. */
 void pare_served_infer(pare_served *served, pare_exchange *x, pare_regions *regions);
+
+/* Runs a request that is there already as tensors, which last until the exchange is done, and
+   releases the caller's reference. keep: gets the outputs, whose memory lasts until it returns; the
+   exchange then has no reply's body. Names are borrowed. */
+void pare_served_submit(pare_served *served, pare_exchange *x, const pare_infer_request *request,
+                        pare_infer_keep *keep);
 
 /* The model's metadata, where `versions` is what "versions" lists, and its ModelConfig. NULL:
    memory is out. */

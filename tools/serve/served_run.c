@@ -4,7 +4,6 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
-#include "tools/serve/encoding.h"
 
 #include <string.h>
 
@@ -101,13 +100,6 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     return PARE_OK;
 }
 
-static pare_status put_shared(void *user, int i, const void *data, size_t bytes)
-{
-    const pare_infer_job *job = user;
-    return pare_region_write(job->target[i], &job->x->ctx, data, job->wanted[i].place.offset,
-                             bytes);
-}
-
 /* The request's reply, or its failure in its context. */
 static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_runner *runner,
                           int64_t from)
@@ -118,19 +110,7 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
     if (!output) return PARE_MEMORY;
     for (int i = 0; i < job->wanted_count; i++)
         PARE_TRY(slice(run, job, runner, i, from, &output[i]));
-    const pare_infer_result result = {.model = run->served->name,
-                                      .id = job->request.id,
-                                      .version = run->served->options.version,
-                                      .output = output,
-                                      .wanted = job->wanted,
-                                      .count = job->wanted_count,
-                                      .batched = run->served->options.config.max_batch > 0,
-                                      .put = put_shared,
-                                      .user = job};
-    PARE_TRY(pare_infer_write(&x->arena, &x->reply, &result));
-    PARE_TRY(pare_encoding_encode(x));
-    x->reply.code = PARE_HTTP_OK;
-    return PARE_OK;
+    return pare_infer_job_answer(job, output);
 }
 
 static pare_status take(void *user, int64_t item, pare_replica *replica)
@@ -295,15 +275,18 @@ void *pare_instance_main(void *user)
 
 /* --- from outside --- */
 
-void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
+/* Queues a job, where it could be made, or answers why not. */
+static void begin(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
 {
-    pare_infer_job *job;
-    const pare_status st = pare_infer_job_new(&job, s, x, regions);
     if (st != PARE_OK) {
         pare_infer_job_release(job);
         pare_served_stats_failure(&s->stats, 0);
         pare_exchange_fail(x, pare_reply_code(st));
         pare_served_release(s);
+        return;
+    }
+    if (s->ensemble) {
+        pare_ensemble_run(job);
         return;
     }
     if (pare_batcher_push(s->batcher, &job->job)) return; /* and by now it may be answered */
@@ -314,4 +297,19 @@ void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
                          "model '%s': %lld requests are waiting already, as many as may", s->name,
                          (long long)s->options.config.queue);
     pare_served_release(s);
+}
+
+void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
+{
+    pare_infer_job *job;
+    const pare_status st = pare_infer_job_new(&job, s, x, regions);
+    begin(job, s, x, st);
+}
+
+void pare_served_submit(pare_served *s, pare_exchange *x, const pare_infer_request *request,
+                        pare_infer_keep *keep)
+{
+    pare_infer_job *job;
+    const pare_status st = pare_infer_job_of(&job, s, x, request, keep);
+    begin(job, s, x, st);
 }
