@@ -2,7 +2,7 @@
 /* Ensembles: steps run as their inputs are there and in batches, what does not fit is refused when
    it is loaded, a step's failure is the request's, and a model that goes makes them unready. */
 #include "tests/formats/pictures.h"
-#include "tests/tools/serve_case.h"
+#include "tests/tools/serve_desk.h"
 #include "tests/warnings.h"
 
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void put_node(const desk *d, const char *name, const char *op, const char
     if (strchr(in, 'b')) graph_input(&g, "b", PARE_f32, 2, dims);
     graph_node(&g, op, in, "y");
     graph_output(&g, "y");
-    put_graph(d, &g, name, config);
+    desk_put_graph(d, &g, name, config);
 }
 
 static void put_models(const desk *d)
@@ -62,7 +62,7 @@ static void put_models(const desk *d)
 
 static void open_folder(desk *d, int64_t delay)
 {
-    const pare_serve_config config = config_of(32, delay, 2);
+    const pare_serve_config config = desk_config(32, delay, 2);
     desk_open(d, d->path, 1, &config);
 }
 
@@ -84,14 +84,14 @@ static ask *send_floats(desk *d, const char *model, int seed, int rows)
         memcpy(body + n + (size_t)i * sizeof value, &value, sizeof value);
     }
     snprintf(path, sizeof path, "/v2/models/%s/infer", model);
-    return send(d, "POST", path, body, (size_t)n + bytes, (size_t)n);
+    return desk_send(d, "POST", path, body, (size_t)n + bytes, (size_t)n);
 }
 
 /* Is the reply z = 2 x + x^2? */
 static void takes_diamond(ask *a, int seed, int rows)
 {
     float z;
-    await(a);
+    ask_await(a);
     const pare_reply *r = &a->x.reply;
     if (r->code != 200) fail_msg("%d %.*s", r->code, (int)r->bytes, r->body);
     assert_int_equal(r->bytes - r->json_bytes, (size_t)rows * WIDTH * sizeof z);
@@ -100,7 +100,7 @@ static void takes_diamond(ask *a, int seed, int rows)
         memcpy(&z, r->body + r->json_bytes + (size_t)i * sizeof z, sizeof z);
         if (z != 2 * x + x * x) fail_msg("%d: %g of %g", i, (double)z, (double)x);
     }
-    forget(a);
+    ask_forget(a);
 }
 
 static pare_served_stats stats_of(desk *d, const char *name)
@@ -119,27 +119,27 @@ static void steps_run_as_their_inputs_are_there(void **state)
 {
     desk *d = *state;
     put_models(d);
-    put_text(d, "diamond/config.pbtxt", DIAMOND);
+    desk_put_text(d, "diamond/config.pbtxt", DIAMOND);
     open_folder(d, 0);
     assert_string_equal(warning, "");
-    gives(d, "GET", "/v2/models/diamond", "", 200, "\"platform\":\"ensemble\"");
-    gives(d, "GET", "/v2/models/diamond", "", 200,
-          "\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,4]}]");
-    gives(d, "GET", "/v2/models/diamond/config", "", 200,
-          "\"ensemble_scheduling\":{\"step\":[{\"model_name\":\"sum\",\"model_version\":-1,"
-          "\"input_map\":{\"a\":\"d\",\"b\":\"s\"},\"output_map\":{\"y\":\"z\"}}");
-    gives(d, "GET", "/v2/models/diamond/ready", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/diamond", "", 200, "\"platform\":\"ensemble\"");
+    desk_gives(d, "GET", "/v2/models/diamond", "", 200,
+               "\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[-1,4]}]");
+    desk_gives(d, "GET", "/v2/models/diamond/config", "", 200,
+               "\"ensemble_scheduling\":{\"step\":[{\"model_name\":\"sum\",\"model_version\":-1,"
+               "\"input_map\":{\"a\":\"d\",\"b\":\"s\"},\"output_map\":{\"y\":\"z\"}}");
+    desk_gives(d, "GET", "/v2/models/diamond/ready", "", 200, "");
     for (int i = 0; i < 8; i++) takes_diamond(send_floats(d, "diamond", i, i + 1), i, i + 1);
-    gives(d, "GET", "/v2/models/diamond/stats", "", 200, "\"success\":{\"count\":8");
-    gives(d, "GET", "/v2/models/double/stats", "", 200, "\"success\":{\"count\":8");
-    gives(d, "GET", "/v2/models/sum/stats", "", 200, "\"inference_count\":36");
-    gives(d, "GET", "/metrics", "", 200,
-          "pare_requests_total{model=\"diamond\",version=\"1\",outcome=\"success\"} 8");
+    desk_gives(d, "GET", "/v2/models/diamond/stats", "", 200, "\"success\":{\"count\":8");
+    desk_gives(d, "GET", "/v2/models/double/stats", "", 200, "\"success\":{\"count\":8");
+    desk_gives(d, "GET", "/v2/models/sum/stats", "", 200, "\"inference_count\":36");
+    desk_gives(d, "GET", "/metrics", "", 200,
+               "pare_requests_total{model=\"diamond\",version=\"1\",outcome=\"success\"} 8");
     ask *a = send_floats(d, "diamond", 1, 9);
-    await(a);
+    ask_await(a);
     assert_int_equal(a->x.reply.code, 400);
     assert_non_null(strstr(a->x.reply.body, "a request of 9 samples, expected 1 to 8"));
-    forget(a);
+    ask_forget(a);
 }
 
 static void steps_of_many_requests_run_in_batches(void **state)
@@ -148,7 +148,7 @@ static void steps_of_many_requests_run_in_batches(void **state)
     static ask *asked[REQUESTS];
     desk *d = *state;
     put_models(d);
-    put_text(d, "diamond/config.pbtxt", DIAMOND);
+    desk_put_text(d, "diamond/config.pbtxt", DIAMOND);
     open_folder(d, 1000);
     for (int i = 0; i < REQUESTS; i++) asked[i] = send_floats(d, "diamond", i, 1 + i % 3);
     for (int i = 0; i < REQUESTS; i++) takes_diamond(asked[i], i, 1 + i % 3);
@@ -166,22 +166,24 @@ static void an_ensemble_may_be_a_step(void **state)
 {
     desk *d = *state;
     put_models(d);
-    put_text(d, "diamond/config.pbtxt", DIAMOND);
-    put_text(d, "all/config.pbtxt",
-             HEAD "ensemble_scheduling { step { model_name: 'diamond' input_map { key: 'x' value: "
+    desk_put_text(d, "diamond/config.pbtxt", DIAMOND);
+    desk_put_text(d, "all/config.pbtxt",
+                  HEAD
+                  "ensemble_scheduling { step { model_name: 'diamond' input_map { key: 'x' value: "
                   "'x' } output_map { key: 'z' value: 'z' } } }");
     open_folder(d, 0);
     takes_diamond(send_floats(d, "all", 3, 2), 3, 2);
-    gives(d, "GET", "/v2/models/diamond/stats", "", 200, "\"success\":{\"count\":1");
-    gives(d, "POST", "/v2/repository/models/square/unload", "", 200, "");
-    gives(d, "GET", "/v2/models/all/ready", "", 400,
-          "model 'all' is not ready, for model 'diamond'");
-    put_text(d, "diamond/config.pbtxt",
-             HEAD "ensemble_scheduling { step { model_name: 'all' input_map { key: 'x' value: 'x' "
+    desk_gives(d, "GET", "/v2/models/diamond/stats", "", 200, "\"success\":{\"count\":1");
+    desk_gives(d, "POST", "/v2/repository/models/square/unload", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/all/ready", "", 400,
+               "model 'all' is not ready, for model 'diamond'");
+    desk_put_text(d, "diamond/config.pbtxt",
+                  HEAD
+                  "ensemble_scheduling { step { model_name: 'all' input_map { key: 'x' value: 'x' "
                   "} output_map { key: 'z' value: 'z' } } }");
-    gives(d, "POST", "/v2/repository/models/square/load", "", 200, "");
-    gives(d, "POST", "/v2/repository/models/diamond/load", "", 400,
-          "step 0: model 'all' is made of this one");
+    desk_gives(d, "POST", "/v2/repository/models/square/load", "", 200, "");
+    desk_gives(d, "POST", "/v2/repository/models/diamond/load", "", 400,
+               "step 0: model 'all' is made of this one");
     takes_diamond(send_floats(d, "all", 3, 2), 3, 2);
 }
 
@@ -189,20 +191,21 @@ static void a_model_that_goes_makes_it_unready(void **state)
 {
     desk *d = *state;
     put_models(d);
-    put_text(d, "diamond/config.pbtxt", DIAMOND);
+    desk_put_text(d, "diamond/config.pbtxt", DIAMOND);
     open_folder(d, 0);
-    gives(d, "POST", "/v2/repository/models/double/unload", "", 200, "");
-    gives(d, "GET", "/v2/models/diamond/ready", "", 400,
-          "model 'diamond' is not ready, for model 'double' is not");
-    gives(d, "POST", "/v2/models/diamond/infer", "{}", 404, "is not ready");
-    gives(d, "POST", "/v2/repository/index", "", 200, "\"reason\":\"model 'double' is not ready\"");
-    gives(d, "POST", "/v2/repository/models/diamond/load", "", 400,
-          "step 1: model 'double' is not ready");
-    gives(d, "POST", "/v2/repository/models/double/load", "", 200, "");
-    gives(d, "GET", "/v2/models/diamond/ready", "", 200, "");
+    desk_gives(d, "POST", "/v2/repository/models/double/unload", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/diamond/ready", "", 400,
+               "model 'diamond' is not ready, for model 'double' is not");
+    desk_gives(d, "POST", "/v2/models/diamond/infer", "{}", 404, "is not ready");
+    desk_gives(d, "POST", "/v2/repository/index", "", 200,
+               "\"reason\":\"model 'double' is not ready\"");
+    desk_gives(d, "POST", "/v2/repository/models/diamond/load", "", 400,
+               "step 1: model 'double' is not ready");
+    desk_gives(d, "POST", "/v2/repository/models/double/load", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/diamond/ready", "", 200, "");
     takes_diamond(send_floats(d, "diamond", 5, 4), 5, 4);
-    gives(d, "POST", "/v2/repository/models/diamond/unload", "", 200, "");
-    gives(d, "POST", "/v2/models/double/infer", "{}", 400, "no array 'inputs'");
+    desk_gives(d, "POST", "/v2/repository/models/diamond/unload", "", 200, "");
+    desk_gives(d, "POST", "/v2/models/double/infer", "{}", 400, "no array 'inputs'");
 }
 
 /* Every request has its reply, and none of another kind. */
@@ -213,15 +216,15 @@ static void unloading_a_step_loses_no_request(void **state)
     desk *d = *state;
     int well = 0;
     put_models(d);
-    put_text(d, "diamond/config.pbtxt", DIAMOND);
+    desk_put_text(d, "diamond/config.pbtxt", DIAMOND);
     open_folder(d, 200);
     for (int i = 0; i < REQUESTS; i++) {
         asked[i] = send_floats(d, "diamond", i, 1);
-        if (i % 50 == 20) gives(d, "POST", "/v2/repository/models/sum/unload", "", 200, "");
-        if (i % 50 == 30) gives(d, "POST", "/v2/repository/models/sum/load", "", 200, "");
+        if (i % 50 == 20) desk_gives(d, "POST", "/v2/repository/models/sum/unload", "", 200, "");
+        if (i % 50 == 30) desk_gives(d, "POST", "/v2/repository/models/sum/load", "", 200, "");
     }
     for (int i = 0; i < REQUESTS; i++) {
-        await(asked[i]);
+        ask_await(asked[i]);
         const int code = asked[i]->x.reply.code;
         if (code == 200) {
             well++;
@@ -231,7 +234,7 @@ static void unloading_a_step_loses_no_request(void **state)
         assert_int_equal(code, 404);
         assert_non_null(
             memmem(asked[i]->x.reply.body, asked[i]->x.reply.bytes, "is not ready", 12));
-        forget(asked[i]);
+        ask_forget(asked[i]);
     }
     assert_true(well > 0 && well < REQUESTS);
 }
@@ -291,33 +294,37 @@ static void what_does_not_fit_is_refused(void **state)
     };
     desk *d = *state;
     put_models(d);
-    put_text(d, "net/config.pbtxt", HEAD "ensemble_scheduling { step " ONE("double", "x", "z") "}");
+    desk_put_text(d, "net/config.pbtxt",
+                  HEAD "ensemble_scheduling { step " ONE("double", "x", "z") "}");
     open_folder(d, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        put_text(d, "net/config.pbtxt", cases[i].config);
+        desk_put_text(d, "net/config.pbtxt", cases[i].config);
         const int code = i ? 400 : 501;
-        gives(d, "POST", "/v2/repository/models/net/load", "", code, cases[i].words);
+        desk_gives(d, "POST", "/v2/repository/models/net/load", "", code, cases[i].words);
     }
-    gives(d, "GET", "/v2/models/net/ready", "", 200, ""); /* as it was */
-    put_text(d, "net/config.pbtxt",
-             "input { name: 'x' data_type: TYPE_FP32 dims: [-1, 4] } output { name: 'z' data_type: "
-             "TYPE_FP32 dims: [2, -1] } ensemble_scheduling { step " ONE("double", "x", "z") "}");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
-    gives(d, "GET", "/v2/models/net/config", "", 200, "\"max_batch_size\":0");
+    desk_gives(d, "GET", "/v2/models/net/ready", "", 200, ""); /* as it was */
+    desk_put_text(
+        d, "net/config.pbtxt",
+        "input { name: 'x' data_type: TYPE_FP32 dims: [-1, 4] } output { name: 'z' data_type: "
+        "TYPE_FP32 dims: [2, -1] } ensemble_scheduling { step " ONE("double", "x", "z") "}");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/net/config", "", 200, "\"max_batch_size\":0");
 }
 
 /* Two ensembles that need each other are not loaded, whichever comes first. */
 static void ensembles_that_wait_for_each_other_are_refused(void **state)
 {
     desk *d = *state;
-    pare_serve_config config = config_of(32, 0, 1);
+    pare_serve_config config = desk_config(32, 0, 1);
     const pare_repository_options options = {.path = d->path, .count = 1, .config = config};
     put_models(d);
-    put_text(d, "one/config.pbtxt",
-             HEAD "ensemble_scheduling { step { model_name: 'two' input_map { key: 'x' value: 'x' "
+    desk_put_text(d, "one/config.pbtxt",
+                  HEAD
+                  "ensemble_scheduling { step { model_name: 'two' input_map { key: 'x' value: 'x' "
                   "} output_map { key: 'z' value: 'z' } } }");
-    put_text(d, "two/config.pbtxt",
-             HEAD "ensemble_scheduling { step { model_name: 'one' input_map { key: 'x' value: 'x' "
+    desk_put_text(d, "two/config.pbtxt",
+                  HEAD
+                  "ensemble_scheduling { step { model_name: 'one' input_map { key: 'x' value: 'x' "
                   "} output_map { key: 'z' value: 'z' } } }");
     assert_int_equal(pare_repository_open(&d->ctx, &d->api.repository, &options), PARE_INPUT);
     assert_non_null(strstr(d->ctx.message, "model 'one' waits for this one to be loaded"));
@@ -337,17 +344,19 @@ static void a_step_may_take_pictures(void **state)
     graph_node(&g, "GlobalAveragePool", "image", "mean");
     graph_node(&g, "Flatten", "mean", "y");
     graph_output(&g, "y");
-    put_graph(d, &g, "color",
-              "max_batch_size: 8 parameters { key: 'preprocess' value { string_value: 'resize 8, "
-              "crop 8' } }");
-    put_text(d, "names/labels.txt", "red\ngreen\nblue\n");
-    put_text(d, "names/config.pbtxt",
-             "max_batch_size: 4 input { name: 'picture' data_type: TYPE_STRING dims: 1 } output { "
-             "name: 'color' data_type: TYPE_FP32 dims: 3 label_filename: 'labels.txt' } "
-             "ensemble_scheduling { step { model_name: 'color' input_map { key: 'image' value: "
-             "'picture' } output_map { key: 'y' value: 'color' } } }");
+    desk_put_graph(
+        d, &g, "color",
+        "max_batch_size: 8 parameters { key: 'preprocess' value { string_value: 'resize 8, "
+        "crop 8' } }");
+    desk_put_text(d, "names/labels.txt", "red\ngreen\nblue\n");
+    desk_put_text(
+        d, "names/config.pbtxt",
+        "max_batch_size: 4 input { name: 'picture' data_type: TYPE_STRING dims: 1 } output { "
+        "name: 'color' data_type: TYPE_FP32 dims: 3 label_filename: 'labels.txt' } "
+        "ensemble_scheduling { step { model_name: 'color' input_map { key: 'image' value: "
+        "'picture' } output_map { key: 'y' value: 'color' } } }");
     open_folder(d, 0);
-    gives(d, "GET", "/v2/models/names/config", "", 200, "\"label_filename\":\"labels.txt\"");
+    desk_gives(d, "GET", "/v2/models/names/config", "", 200, "\"label_filename\":\"labels.txt\"");
     paint(&image, 8, 8);
     for (int i = 0; i < 64; i++) memcpy(image.rgb + 3 * i, (uint8_t[]){10, 200, 90}, 3);
     snprintf(path, sizeof path, "%s/green.png", d->folder);
@@ -368,8 +377,9 @@ static void a_step_may_take_pictures(void **state)
                                bytes + 4);
         memcpy(body + n, &bytes, sizeof bytes);
         memcpy(body + n + sizeof bytes, file, bytes);
-        ask *a = send(d, "POST", "/v2/models/names/infer", body, (size_t)n + 4 + bytes, (size_t)n);
-        await(a);
+        ask *a =
+            desk_send(d, "POST", "/v2/models/names/infer", body, (size_t)n + 4 + bytes, (size_t)n);
+        ask_await(a);
         char *text = strndup(a->x.reply.body, a->x.reply.bytes);
         const char *want = cut ? "model 'names': step 0: model 'color': input 'image': picture 0: "
                                  "broken PNG image"
@@ -377,9 +387,9 @@ static void a_step_may_take_pictures(void **state)
         if (a->x.reply.code != (cut ? 400 : 200) || !strstr(text, want))
             fail_msg("%d %s", a->x.reply.code, text);
         free(text);
-        forget(a);
+        ask_forget(a);
     }
-    gives(d, "GET", "/v2/models/names/stats", "", 200, "\"fail\":{\"count\":1");
+    desk_gives(d, "GET", "/v2/models/names/stats", "", 200, "\"fail\":{\"count\":1");
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Labels of classes: the file's lines, classes with them, and files that are not read. */
-#include "tests/tools/serve_case.h"
+#include "tests/tools/serve_desk.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static void reads(desk *d, const char *text, const char *const *want, int64_t co
     pare_arena arena;
     pare_labels *labels;
     pare_arena_init(&arena, &d->ctx);
-    put_text(d, "some", text);
+    desk_put_text(d, "some", text);
     snprintf(path, sizeof path, "%s/some", d->folder);
     assert_int_equal(pare_labels_read(&arena, &labels, path, "some"), PARE_OK);
     assert_int_equal(labels->count, count);
@@ -46,7 +46,7 @@ static void a_label_is_a_line(void **state)
     pare_labels *labels;
     char path[128];
     pare_arena_init(&arena, &d->ctx);
-    put_text(d, "some", "a\n\xe9\n");
+    desk_put_text(d, "some", "a\n\xe9\n");
     snprintf(path, sizeof path, "%s/some", d->folder);
     assert_int_equal(pare_labels_read(&arena, &labels, path, "some"), PARE_INPUT);
     assert_non_null(strstr(d->ctx.message, "/some: is no text in UTF-8"));
@@ -63,50 +63,52 @@ static void classifies(desk *d, const char *words)
     for (int i = 1; i < 28 * 28; i++) at += sprintf(at, ",0");
     sprintf(at, "]}], \"outputs\": [{\"name\": \"logits\", \"parameters\": {\"classification\": "
                 "10}}]}");
-    gives(d, "POST", "/v2/models/net/infer", body, 200, words);
+    desk_gives(d, "POST", "/v2/models/net/infer", body, 200, words);
 }
 
 static void classes_have_labels(void **state)
 {
     desk *d = *state;
-    const pare_serve_config config = config_of(32, 0, 1);
-    put_text(d, "net/labels.txt", "T-shirt\nTrouser\n\nDress\n");
-    put_text(d, "net/config.pbtxt", OUTPUT("labels.txt"));
-    put_text(d, "net/1/model.onnx", "");
-    run("cp datasets/zoo/mlp.onnx '%s'%s", d->folder, "/net/1/model.onnx");
+    const pare_serve_config config = desk_config(32, 0, 1);
+    desk_put_text(d, "net/labels.txt", "T-shirt\nTrouser\n\nDress\n");
+    desk_put_text(d, "net/config.pbtxt", OUTPUT("labels.txt"));
+    desk_put_text(d, "net/1/model.onnx", "");
+    desk_run("cp datasets/zoo/mlp.onnx '%s'%s", d->folder, "/net/1/model.onnx");
     desk_open(d, d->path, 1, &config);
-    gives(d, "GET", "/v2/models/net/config", "", 200, "\"label_filename\":\"labels.txt\"");
+    desk_gives(d, "GET", "/v2/models/net/config", "", 200, "\"label_filename\":\"labels.txt\"");
     classifies(d, ":0:T-shirt\"");
     classifies(d, ":1:Trouser\"");
     classifies(d, ":2\""); /* whose line is empty */
     classifies(d, ":3:Dress\"");
     classifies(d, ":4\""); /* which has no line */
-    put_text(d, "net/config.pbtxt", "");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_put_text(d, "net/config.pbtxt", "");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
     classifies(d, ":0\"");
 }
 
 static void labels_are_of_the_models_folder(void **state)
 {
     desk *d = *state;
-    const pare_serve_config config = config_of(32, 0, 1);
+    const pare_serve_config config = desk_config(32, 0, 1);
     char path[128];
-    put_text(d, "labels.txt", "secret\n");
-    put_text(d, "net/1/model.onnx", "");
-    run("cp datasets/zoo/mlp.onnx '%s'%s", d->folder, "/net/1/model.onnx");
+    desk_put_text(d, "labels.txt", "secret\n");
+    desk_put_text(d, "net/1/model.onnx", "");
+    desk_run("cp datasets/zoo/mlp.onnx '%s'%s", d->folder, "/net/1/model.onnx");
     desk_open(d, d->path, 1, &config);
-    put_text(d, "net/config.pbtxt", OUTPUT("../labels.txt"));
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "outside of the model's folder");
-    put_text(d, "net/config.pbtxt", OUTPUT("link.txt"));
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "link.txt: No such file");
+    desk_put_text(d, "net/config.pbtxt", OUTPUT("../labels.txt"));
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400,
+               "outside of the model's folder");
+    desk_put_text(d, "net/config.pbtxt", OUTPUT("link.txt"));
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "link.txt: No such file");
     snprintf(path, sizeof path, "%s/net/link.txt", d->folder);
     assert_int_equal(symlink("../labels.txt", path), 0);
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "outside of the model's folder");
-    put_text(d, "net/config.pbtxt", OUTPUT("1"));
-    gives(d, "POST", "/v2/repository/models/net/load", "", 500, "net/1");
-    put_text(d, "net/config.pbtxt", OUTPUT("1/labels.txt"));
-    put_text(d, "net/1/labels.txt", "first\n");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400,
+               "outside of the model's folder");
+    desk_put_text(d, "net/config.pbtxt", OUTPUT("1"));
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 500, "net/1");
+    desk_put_text(d, "net/config.pbtxt", OUTPUT("1/labels.txt"));
+    desk_put_text(d, "net/1/labels.txt", "first\n");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
     classifies(d, ":0:first\"");
 }
 

@@ -4,7 +4,7 @@
 #include "formats/data.h"
 #include "formats/import.h"
 #include "tests/formats/pictures.h"
-#include "tests/tools/serve_case.h"
+#include "tests/tools/serve_desk.h"
 #include "tests/warnings.h"
 #include "tools/serve/infer_job.h"
 
@@ -37,7 +37,7 @@ static void put_model(const desk *d, const char *name, pare_dtype dtype, int ran
     graph_input(&g, "image", dtype, rank, dims);
     graph_node(&g, "Identity", "image", "same");
     graph_output(&g, "same");
-    put_graph(d, &g, name, config);
+    desk_put_graph(d, &g, name, config);
 }
 
 static const char *parameters(const char *text)
@@ -50,7 +50,7 @@ static const char *parameters(const char *text)
 
 static void open_folder(desk *d, int64_t delay)
 {
-    const pare_serve_config config = config_of(16, delay, 1);
+    const pare_serve_config config = desk_config(16, delay, 1);
     desk_open(d, d->path, 1, &config);
 }
 
@@ -80,7 +80,7 @@ static void put_pictures(const desk *d, content *out)
         int width, height;
     } files[PICTURES] = {{"set/x/1.png", 20, 12}, {"set/x/2.jpg", 16, 31}, {"set/x/3.png", 5, 5}};
     char path[256];
-    put_text(d, "set/x/1.png", "");
+    desk_put_text(d, "set/x/1.png", "");
     for (int i = 0; i < PICTURES; i++) {
         pare_image image;
         paint(&image, files[i].width, files[i].height);
@@ -120,7 +120,7 @@ static void import(desk *d, pare_dtype dtype, const char *layout, void *out, siz
     pare_reader_close(reader);
     pare_data_close(data);
     unlink(path);
-    run("rm -rf '%s'%s", folder, ""); /* it is no model */
+    desk_run("rm -rf '%s'%s", folder, ""); /* it is no model */
 }
 
 /* --- requests --- */
@@ -146,28 +146,28 @@ static ask *send_pictures(desk *d, const char *model, const content *pictures, i
         at += sizeof size + size;
     }
     snprintf(path, sizeof path, "/v2/models/%s/infer", model);
-    return send(d, "POST", path, body, (size_t)n + bytes, (size_t)n);
+    return desk_send(d, "POST", path, body, (size_t)n + bytes, (size_t)n);
 }
 
 static void takes(ask *a, const void *want, size_t bytes)
 {
-    await(a);
+    ask_await(a);
     const pare_reply *r = &a->x.reply;
     if (r->code != 200) fail_msg("%d %.*s", r->code, (int)r->bytes, r->body);
     assert_int_equal(r->bytes - r->json_bytes, bytes);
     assert_memory_equal(r->body + r->json_bytes, want, bytes);
-    forget(a);
+    ask_forget(a);
 }
 
 static void refuses(ask *a, int code, const char *words)
 {
-    await(a);
+    ask_await(a);
     const pare_reply *r = &a->x.reply;
     char *text = strndup(r->body ? r->body : "", r->bytes);
     if (r->code != code || !strstr(text, words))
         fail_msg("%d %s, expected %d %s", r->code, text, code, words);
     free(text);
-    forget(a);
+    ask_forget(a);
 }
 
 /* --- tests --- */
@@ -191,11 +191,11 @@ static void a_model_gets_what_a_data_set_gives(void **state)
     put_model(d, "raw", PARE_u8, 4, nchw, parameters("resize 10, crop 8"));
     open_folder(d, 0);
     assert_string_equal(warning, "");
-    gives(d, "GET", "/v2/models/first", "", 200,
-          "\"inputs\":[{\"name\":\"image\",\"datatype\":\"BYTES\",\"shape\":[-1,1]}]");
-    gives(d, "GET", "/v2/models/first/config", "", 200,
-          "\"data_type\":\"TYPE_STRING\",\"dims\":[1]");
-    gives(d, "GET", "/v2/models/first/config", "", 200, "\"string_value\":\"" SCALED "\"");
+    desk_gives(d, "GET", "/v2/models/first", "", 200,
+               "\"inputs\":[{\"name\":\"image\",\"datatype\":\"BYTES\",\"shape\":[-1,1]}]");
+    desk_gives(d, "GET", "/v2/models/first/config", "", 200,
+               "\"data_type\":\"TYPE_STRING\",\"dims\":[1]");
+    desk_gives(d, "GET", "/v2/models/first/config", "", 200, "\"string_value\":\"" SCALED "\"");
     takes(send_pictures(d, "first", pictures, PICTURES), floats, sizeof floats);
     takes(send_pictures(d, "last", pictures, PICTURES), last, sizeof last);
     takes(send_pictures(d, "raw", pictures, PICTURES), bytes, sizeof bytes);
@@ -215,24 +215,25 @@ static void a_body_may_be_a_picture(void **state)
     const int64_t nchw[] = {-1, 3, SIDE, SIDE}, whole[] = {3, SIDE, SIDE}, fixed[] = {2, 3, 8, 8};
     static content pictures[PICTURES];
     put_pictures(d, pictures);
-    run("rm -rf '%s'/set%s", d->folder, "");
+    desk_run("rm -rf '%s'/set%s", d->folder, "");
     put_model(d, "net", PARE_u8, 4, nchw, parameters("resize 10, crop 8"));
     put_model(d, "one", PARE_u8, 3, whole, parameters("resize 10, crop 8"));
     put_model(d, "two", PARE_u8, 4, fixed, parameters("resize 10, crop 8"));
     put_model(d, "plain", PARE_u8, 4, nchw, NULL);
     open_folder(d, 0);
-    gives(d, "GET", "/v2/models/one", "", 200, "\"shape\":[1]");
-    gives(d, "GET", "/v2/models/two", "", 200, "\"shape\":[2]");
+    desk_gives(d, "GET", "/v2/models/one", "", 200, "\"shape\":[1]");
+    desk_gives(d, "GET", "/v2/models/two", "", 200, "\"shape\":[2]");
     const content *p = &pictures[1];
     for (int i = 0; i < 2; i++) {
-        ask *a = send(d, "POST", i ? "/v2/models/one/infer" : "/v2/models/net/infer", p->data,
-                      p->bytes, 0);
+        ask *a = desk_send(d, "POST", i ? "/v2/models/one/infer" : "/v2/models/net/infer", p->data,
+                           p->bytes, 0);
         refuses(a, 200, i ? "\"shape\":[3,8,8],\"data\":[" : "\"shape\":[1,3,8,8],\"data\":[");
     }
-    refuses(send(d, "POST", "/v2/models/plain/infer", p->data, p->bytes, 0), 400,
+    refuses(desk_send(d, "POST", "/v2/models/plain/infer", p->data, p->bytes, 0), 400,
             "model 'plain': Inference-Header-Content-Length is 0");
-    refuses(send(d, "POST", "/v2/models/two/infer", p->data, p->bytes, 0), 400, "has shape [1]");
-    refuses(send(d, "POST", "/v2/models/net/infer", "no picture", 10, 0), 400,
+    refuses(desk_send(d, "POST", "/v2/models/two/infer", p->data, p->bytes, 0), 400,
+            "has shape [1]");
+    refuses(desk_send(d, "POST", "/v2/models/net/infer", "no picture", 10, 0), 400,
             "input 'image': picture 0: is neither PNG nor JPEG");
 }
 
@@ -268,7 +269,7 @@ static void a_wrong_picture_fails_alone(void **state)
             "picture 0: broken PNG image: it is 30 x 21 pixels, at most 600 are read");
     wrong[0].bytes = 0;
     refuses(send_pictures(d, "net", wrong, 1), 400, "picture 0: is neither PNG nor JPEG");
-    gives(d, "GET", "/v2/models/net/stats", "", 200, "\"fail\":{\"count\":3");
+    desk_gives(d, "GET", "/v2/models/net/stats", "", 200, "\"fail\":{\"count\":3");
 }
 
 /* Pixels count as what waits, and no longer when the reply is made. */
@@ -280,7 +281,7 @@ static void pixels_are_counted(void **state)
     pare_served *s;
     int well = 0;
     put_pictures(d, pictures);
-    run("rm -rf '%s'/set%s", d->folder, "");
+    desk_run("rm -rf '%s'/set%s", d->folder, "");
     put_model(d, "net", PARE_u8, 4, nchw, parameters("resize 10, crop 8"));
     open_folder(d, 0);
     assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, "net", 1), PARE_OK);
@@ -294,7 +295,7 @@ static void pixels_are_counted(void **state)
         x.json_bytes = "0";
         x.held = &held;
         x.most_held = most + 7;
-        if (pare_infer_job_new(&job, s, &x, NULL) != PARE_OK) fail_msg("%s", x.ctx.message);
+        if (pare_infer_job_new(&job, s, &x, NULL, NULL) != PARE_OK) fail_msg("%s", x.ctx.message);
         const pare_status st = pare_preprocess_run(job);
         well = st == PARE_OK;
         if (!well) assert_int_equal(st, PARE_MEMORY);
@@ -339,23 +340,25 @@ static void what_does_not_fit_is_refused(void **state)
     put_model(d, "net", PARE_f32, 4, nchw, NULL);
     open_folder(d, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        put_text(d, "net/config.pbtxt", parameters(cases[i].text));
-        gives(d, "POST", "/v2/repository/models/net/load", "", 400, cases[i].words);
-        gives(d, "POST", "/v2/repository/models/net/load", "", 400, "preprocess: ");
+        desk_put_text(d, "net/config.pbtxt", parameters(cases[i].text));
+        desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, cases[i].words);
+        desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "preprocess: ");
     }
-    put_text(d, "net/config.pbtxt", "parameters { key: 'preprocess' value { } }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "'preprocess' has no string_value");
+    desk_put_text(d, "net/config.pbtxt", "parameters { key: 'preprocess' value { } }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400,
+               "'preprocess' has no string_value");
     snprintf(config, sizeof config,
              "input { name: 'image' data_type: TYPE_FP32 dims: [3, 8, 8] } %s",
              parameters("crop 8"));
-    put_text(d, "net/config.pbtxt", config);
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "config.pbtxt has f32");
+    desk_put_text(d, "net/config.pbtxt", config);
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "config.pbtxt has f32");
     snprintf(config, sizeof config, "input { name: 'image' data_type: TYPE_STRING dims: 1 } %s",
              parameters("crop 8"));
-    put_text(d, "net/config.pbtxt", config);
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_put_text(d, "net/config.pbtxt", config);
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
     put_model(d, "net", PARE_u8, 4, nchw, parameters("crop 8, mean 0.5"));
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "takes uint8, which mean and std");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400,
+               "takes uint8, which mean and std");
 }
 
 int main(void)

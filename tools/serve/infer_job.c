@@ -216,48 +216,33 @@ static void set_order(pare_infer_job *job)
     job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
 }
 
-static pare_infer_job *job_alloc(pare_served *served, pare_exchange *x)
+static pare_status read_request(pare_infer_job *job)
 {
-    pare_infer_job *job = pare_arena_alloc(&x->arena, 1, sizeof *job);
-    if (!job) return NULL;
+    size_t json;
+    pare_exchange *x = job->x;
+    PARE_TRY(pare_encoding_decode(x));
+    PARE_TRY(json_bytes(x, &json));
+    if (x->json_bytes && !json) return read_picture(job);
+    return pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json);
+}
+
+pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
+                               const pare_infer_request *request, pare_regions *regions)
+{
+    pare_infer_job *job = *out = pare_arena_alloc(&x->arena, 1, sizeof *job);
+    if (!job) return PARE_MEMORY;
     job->served = served;
     job->x = x;
     job->job.queued = pare_seconds();
-    return job;
-}
-
-/* Checks the request against the model. */
-static pare_status complete(pare_infer_job *job, pare_regions *regions)
-{
+    if (request)
+        job->request = *request;
+    else
+        PARE_TRY(read_request(job));
     PARE_TRY(match_inputs(job));
     PARE_TRY(match_outputs(job));
     PARE_TRY(hold_all(job, regions));
     set_order(job);
     return PARE_OK;
-}
-
-pare_status pare_infer_job_of(pare_infer_job **out, pare_served *served, pare_exchange *x,
-                              const pare_infer_request *request, pare_infer_keep *keep)
-{
-    pare_infer_job *job = *out = job_alloc(served, x);
-    if (!job) return PARE_MEMORY;
-    job->request = *request;
-    job->keep = keep;
-    return complete(job, NULL);
-}
-
-pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
-                               pare_regions *regions)
-{
-    size_t json;
-    pare_infer_job *job = *out = job_alloc(served, x);
-    if (!job) return PARE_MEMORY;
-    PARE_TRY(pare_encoding_decode(x));
-    PARE_TRY(json_bytes(x, &json));
-    PARE_TRY(x->json_bytes && !json
-                 ? read_picture(job)
-                 : pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
-    return complete(job, regions);
 }
 
 /* --- its reply --- */

@@ -6,6 +6,9 @@
 
 #include "tools/serve/served.h"
 
+/* Takes the outputs that a job asks for, whose memory lasts until it returns. */
+typedef pare_status pare_infer_keep(struct pare_infer_job *job, const pare_infer_tensor *output);
+
 typedef struct pare_infer_job {
     pare_job job; /* first: the queue knows only this */
     pare_served *served;
@@ -21,14 +24,15 @@ typedef struct pare_infer_job {
     double seconds[PARE_STAGES];    /* it took, once they are known */
 } pare_infer_job;
 
-/* Reads the exchange's request for the model; the job lives in the exchange's arena. It is there
-   after a failure, too, or NULL. regions NULL: shared memory is not served. */
+/* A request for the model; NULL: what the exchange's body says. The job lives in the exchange's
+   arena. It is there after a failure, too, or NULL. regions NULL: shared memory is not served. */
 PARE_NODISCARD pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served,
-                                              pare_exchange *x, pare_regions *regions);
-/* The same of a request that was read already. */
-PARE_NODISCARD pare_status pare_infer_job_of(pare_infer_job **out, pare_served *served,
-                                             pare_exchange *x, const pare_infer_request *request,
-                                             pare_infer_keep *keep);
+                                              pare_exchange *x, const pare_infer_request *request,
+                                              pare_regions *regions);
+/* Queues the job, or replies that it could not be made (st) or that the queue is full. Takes the
+   caller's reference to the model. */
+void pare_infer_job_submit(pare_infer_job *job, pare_served *served, pare_exchange *x,
+                           pare_status st);
 /* Makes the reply of the outputs that were asked for, or hands them to `keep`. */
 PARE_NODISCARD pare_status pare_infer_job_answer(pare_infer_job *job,
                                                  const pare_infer_tensor *output);

@@ -23,9 +23,6 @@ typedef struct pare_port {
 } pare_port;
 
 typedef struct pare_served pare_served;
-struct pare_infer_job;
-/* Takes the outputs that a job asks for. */
-typedef pare_status pare_infer_keep(struct pare_infer_job *job, const pare_infer_tensor *output);
 
 typedef struct pare_served_options {
     const char *name, *path; /* path: of the ONNX file */
@@ -82,12 +79,6 @@ void pare_served_release(pare_served *served); /* one less */
 /* Answers an inference request, now or later, and releases the caller's reference. regions: those
    that it may name, which last until its reply; NULL: none. */
 void pare_served_infer(pare_served *served, pare_exchange *x, pare_regions *regions);
-
-/* Runs a request that is there already as tensors, which last until the exchange is done, and
-   releases the caller's reference. keep: gets the outputs, whose memory lasts until it returns; the
-   exchange then has no reply's body. Names are borrowed. */
-void pare_served_submit(pare_served *served, pare_exchange *x, const pare_infer_request *request,
-                        pare_infer_keep *keep);
 
 /* The model's metadata, where `versions` is what "versions" lists, and its ModelConfig. NULL:
    memory is out. */

@@ -275,8 +275,7 @@ void *pare_instance_main(void *user)
 
 /* --- from outside --- */
 
-/* Queues a job, where it could be made, or answers why not. */
-static void begin(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
+void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
 {
     if (st != PARE_OK) {
         pare_infer_job_release(job);
@@ -302,14 +301,6 @@ static void begin(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_st
 void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
 {
     pare_infer_job *job;
-    const pare_status st = pare_infer_job_new(&job, s, x, regions);
-    begin(job, s, x, st);
-}
-
-void pare_served_submit(pare_served *s, pare_exchange *x, const pare_infer_request *request,
-                        pare_infer_keep *keep)
-{
-    pare_infer_job *job;
-    const pare_status st = pare_infer_job_of(&job, s, x, request, keep);
-    begin(job, s, x, st);
+    const pare_status st = pare_infer_job_new(&job, s, x, NULL, regions);
+    pare_infer_job_submit(job, s, x, st);
 }

@@ -173,6 +173,7 @@ static pare_status make_request(run *r, step_run *one, pare_infer_request *out)
 static void begin(run *r, step_run *one)
 {
     pare_served *model;
+    pare_infer_job *job;
     pare_infer_request request;
     const pare_served_options *o = &r->served->options;
     const char *name = one->step->model;
@@ -182,7 +183,9 @@ static void begin(run *r, step_run *one)
         pare_served_release(model);
         pare_exchange_fail(&one->x, PARE_HTTP_UNAVAILABLE);
     } else {
-        pare_served_submit(model, &one->x, &request, keep);
+        const pare_status st = pare_infer_job_new(&job, model, &one->x, &request, NULL);
+        if (job) job->keep = keep;
+        pare_infer_job_submit(job, model, &one->x, st);
     }
 }
 
