@@ -18,6 +18,8 @@ from _lib import check, finish, pare, report
 
 try:
     import tritonclient.http as triton
+    import tritonclient.utils.shared_memory as shm
+    from tritonclient.utils import serialize_byte_tensor
 except ImportError as why:
     report('SKIP', 'serve_ensemble', f'needs tritonclient[http]: {why}')
     sys.exit(0)
@@ -206,6 +208,33 @@ def concurrency(server):
         check(f'concurrent_{name}', count == 320, stats)
 
 
+def shared_memory(server, pictures, want):
+    """Inputs and outputs of ensembles in shared memory, numbers and strings."""
+    client = server.client
+    x = rng.standard_normal((3, 4)).astype(np.float32)
+    content = strings([pictures['a.png']])
+    packed = len(content[0, 0]) + 4
+    regions = {'x': x.nbytes, 'z': x.nbytes, 'picture': packed, 'pixels': want[0].nbytes}
+    handles = {}
+    for name, size in regions.items():
+        handles[name] = shm.create_shared_memory_region(name, f'/pare_{os.getpid()}_{name}', size)
+        client.register_system_shared_memory(name, f'/pare_{os.getpid()}_{name}', size)
+    shm.set_shared_memory_region(handles['x'], [x])
+    shm.set_shared_memory_region(handles['picture'], [serialize_byte_tensor(content)])
+    for model, name, array, out, result in [
+            ('diamond', 'x', x, 'z', x + x + x * x), ('picture_colors', 'picture', content, 'pixels', want[:1])]:
+        given = triton.InferInput(name, list(array.shape), 'BYTES' if array.dtype == object else 'FP32')
+        given.set_shared_memory(name, regions[name])
+        asked = triton.InferRequestedOutput(out)
+        asked.set_shared_memory(out, regions[out])
+        client.infer(model, [given], outputs=[asked])
+        got = shm.get_contents_as_numpy(handles[out], np.float32, list(result.shape))
+        check(f'shared_memory_{model}', got.tobytes() == result.tobytes(), 'another result')
+    client.unregister_system_shared_memory()
+    for handle in handles.values():
+        shm.destroy_shared_memory_region(handle)
+
+
 def unloading(server):
     client = server.client
     client.unload_model('square')
@@ -226,12 +255,13 @@ with tempfile.TemporaryDirectory() as made:
     make_repository(repository)
     files = make_pictures()
     wanted = of_data_set(made, files)
-    main = Server(repository, '--max-delay', '1000')
+    main = Server(repository, '--max-delay', '1000', '--shared-memory')
     main.client = triton.InferenceServerClient(main.url, network_timeout=60.0)
     pixels(main, files, wanted)
     labels(main)
     ensembles(main, files, wanted)
     concurrency(main)
+    shared_memory(main, files, wanted)
     unloading(main)
     check('end', main.stop() == 0, main.process.stderr.read())
 finish()
