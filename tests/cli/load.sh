@@ -94,7 +94,7 @@ says report_table "offered/s  sent  answered  shed  failed"
 has '>runs by their samples<' r.html && [ "$(grep -c 'of each model against' r.html)" = 0 ] && pass report_batches || fail report_batches "$(grep -c svg r.html)"
 sed 's/"model": "mlp"/"model": "other <net>"/' facts.json >other.json
 works report_reads_both "$pare" report facts.json other.json -o r.html
-has 'aria-label="99th percentile of each model' r.html && has 'other &lt;net&gt; at 80 per second' r.html && pass report_joint || fail report_joint "$(grep -c svg r.html)"
+has 'aria-label="Latency of each model' r.html && has 'other &lt;net&gt; at 80 per second' r.html && pass report_joint || fail report_joint "$(grep -c svg r.html)"
 refuses plan_zero 2 "--plan 0" load mlp d.h5 --rate 1 --plan 0
 
 # --- the same accuracy as pare validate ---

@@ -180,10 +180,11 @@ static void add_load(pare_text *t, const json_t *facts)
     pare_grid_html_all(t, pare_load_columns, pare_load_parts(rates), "numbers", "Rates", rates);
 }
 
-/* p99 of all models in one picture, where there are several. */
+/* p99 of all models in one picture, where there are several; the median where none has a p99. */
 static void add_joint(pare_text *t, const json_t *facts)
 {
     series list[MOST_SERIES];
+    bool has_tail = false;
     int count = 0;
     size_t i;
     json_t *one;
@@ -193,11 +194,14 @@ static void add_joint(pare_text *t, const json_t *facts)
             continue;
         list[count] = (series){json_object_get(one, "rates"), "latency_ms.p99",
                                pare_report_words(one, "model"), count};
+        has_tail |= pare_report_any(list[count].rates, "latency_ms.p99");
         count++;
     }
     if (count < 2) return;
-    pare_text_add(t, "<p class=\"soft\">The 99th percentile of the latency of each model.</p>\n");
-    add_chart(t, list, count, "99th percentile of each model against offered load");
+    for (int k = 0; k < count && !has_tail; k++) list[k].path = "latency_ms.median";
+    pare_text_html(t, "<p class=\"soft\">The %s of the latency of each model.</p>\n",
+                   has_tail ? "99th percentile" : "median");
+    add_chart(t, list, count, "Latency of each model against offered load");
 }
 
 void pare_parts_loads(pare_text *t, const json_t *facts)
