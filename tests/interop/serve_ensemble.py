@@ -30,6 +30,7 @@ except ImportError:
 from _serve import Server, inputs_of, refuses, rng, save
 
 SIDE = 8
+TYPES_OF = {'object': 'BYTES', 'float32': 'FP32', 'uint8': 'UINT8'}
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
 SCALED = 'resize 10, crop 8, mean 0.485 0.456 0.406, std 0.229 0.224 0.225'
 
@@ -214,16 +215,21 @@ def shared_memory(server, pictures, want):
     x = rng.standard_normal((3, 4)).astype(np.float32)
     content = strings([pictures['a.png']])
     packed = len(content[0, 0]) + 4
-    regions = {'x': x.nbytes, 'z': x.nbytes, 'picture': packed, 'pixels': want[0].nbytes}
+    raw = rng.integers(0, 256, (2, 12, 20, 3), np.uint8)
+    same = infer(client, 'pixels', {'image': strings([png(one) for one in raw])}).as_numpy('same')
+    got = infer(client, 'pixels', {'image': raw}).as_numpy('same')
+    check('decoded_pictures', got.tobytes() == same.tobytes(), 'another result')
+    regions = {'image': raw.nbytes, 'same': same.nbytes, 'x': x.nbytes, 'z': x.nbytes, 'picture': packed, 'pixels': want[0].nbytes}
     handles = {}
     for name, size in regions.items():
         handles[name] = shm.create_shared_memory_region(name, f'/pare_{os.getpid()}_{name}', size)
         client.register_system_shared_memory(name, f'/pare_{os.getpid()}_{name}', size)
     shm.set_shared_memory_region(handles['x'], [x])
+    shm.set_shared_memory_region(handles['image'], [raw])
     shm.set_shared_memory_region(handles['picture'], [serialize_byte_tensor(content)])
     for model, name, array, out, result in [
-            ('diamond', 'x', x, 'z', x + x + x * x), ('picture_colors', 'picture', content, 'pixels', want[:1])]:
-        given = triton.InferInput(name, list(array.shape), 'BYTES' if array.dtype == object else 'FP32')
+            ('diamond', 'x', x, 'z', x + x + x * x), ('pixels', 'image', raw, 'same', same), ('picture_colors', 'picture', content, 'pixels', want[:1])]:
+        given = triton.InferInput(name, list(array.shape), TYPES_OF[array.dtype.name])
         given.set_shared_memory(name, regions[name])
         asked = triton.InferRequestedOutput(out)
         asked.set_shared_memory(out, regions[out])

@@ -80,7 +80,9 @@ static pare_status match_inputs(pare_infer_job *job)
         if (!job->input[i])
             return PARE_FAIL(&x->ctx, INPUT, "model '%s': input '%s' is missing", s->name,
                              s->input[i].name);
-        PARE_TRY(check_input(s, &x->ctx, &s->input[i], job->input[i]));
+        if (!pare_preprocess_takes(s, i, job->input[i]->dtype, job->input[i]->rank,
+                                   job->input[i]->dim))
+            PARE_TRY(check_input(s, &x->ctx, &s->input[i], job->input[i]));
     }
     return count_rows(job);
 }
@@ -124,8 +126,8 @@ static pare_status hold(pare_infer_job *job, pare_regions *regions, const pare_i
                              place->bytes);
 }
 
-/* Strings are taken apart at once; numbers are read when they are needed. */
-static pare_status fetch_strings(pare_infer_job *job, int i)
+/* Strings are taken apart at once, and pictures read; other numbers are when they are needed. */
+static pare_status fetch(pare_infer_job *job, int i)
 {
     pare_arena *arena = &job->x->arena;
     pare_infer_tensor *t = (pare_infer_tensor *)job->input[i]; /* of job->request */
@@ -133,6 +135,10 @@ static pare_status fetch_strings(pare_infer_job *job, int i)
     if (!data) return PARE_MEMORY;
     PARE_TRY(pare_region_read(job->source[i], arena->ctx, data, t->place.offset,
                               (size_t)t->place.bytes));
+    if (t->dtype != PARE_string) {
+        t->data = data;
+        return PARE_OK;
+    }
     return pare_infer_strings(arena, t, t->name, data, (size_t)t->place.bytes);
 }
 
@@ -145,7 +151,9 @@ static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
     if (!job->source || !job->target) return PARE_MEMORY;
     for (int i = 0; i < inputs; i++) {
         PARE_TRY(hold(job, regions, &job->input[i]->place, &job->source[i]));
-        if (job->source[i] && job->input[i]->dtype == PARE_string) PARE_TRY(fetch_strings(job, i));
+        const bool is_picture = job->served->preprocess && job->served->preprocess->input == i;
+        if (job->source[i] && (job->input[i]->dtype == PARE_string || is_picture))
+            PARE_TRY(fetch(job, i));
     }
     for (int i = 0; i < job->wanted_count; i++)
         PARE_TRY(hold(job, regions, &job->wanted[i].place, &job->target[i]));
