@@ -131,6 +131,7 @@ static pare_status fetch(pare_infer_job *job, int i)
 {
     pare_arena *arena = &job->x->arena;
     pare_infer_tensor *t = (pare_infer_tensor *)job->input[i]; /* of job->request */
+    if (!pare_exchange_hold(job->x, (size_t)t->place.bytes)) return PARE_MEMORY;
     char *data = pare_arena_alloc(arena, (size_t)t->place.bytes, 1);
     if (!data) return PARE_MEMORY;
     PARE_TRY(pare_region_read(job->source[i], arena->ctx, data, t->place.offset,
