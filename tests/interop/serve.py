@@ -292,7 +292,7 @@ def batching(folder):
         stats = alone.client().get_inference_statistics(net)['model_stats'][0]
         check(f'{net}_alone', stats['execution_count'] == len(samples), stats)
         alone.stop()
-        server = Server(ZOO / f'{net}.onnx', '--max-batch', 8, '--max-delay', 3000)
+        server = Server(ZOO / f'{net}.onnx', '--max-batch', 8, '--max-delay', 3000, '--http-threads', 2)
         batched = together(server, samples, 8, net)
         stats = server.client().get_inference_statistics(net)['model_stats'][0]
         check(f'{net}_batched', stats['execution_count'] < len(samples) and
@@ -348,6 +348,33 @@ def loading(server, folder):
     check('reload_loses_nothing', not lost, lost[:2])
 
 
+def sheds(name, text, x, *words):
+    """Sixteen clients ask a model that takes milliseconds: some are refused, and all is counted."""
+    server = Server(ZOO / 'vit.onnx', '--instances', 1, '--max-batch', 1, *words)
+    shed, answered, lock = [], [], threading.Lock()
+
+    def work():
+        with server.client() as client:
+            for _ in range(8):
+                try:
+                    infer(client, 'vit', {'input': x})
+                    with lock:
+                        answered.append(1)
+                except InferenceServerException as error:
+                    with lock:
+                        shed.append(error)
+    workers = [threading.Thread(target=work) for _ in range(16)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    check(name, shed and answered and all(e.status() == '503' and text in str(e) for e in shed),
+          f'{len(shed)} shed, {len(answered)} answered; {shed[:1]}')
+    said = server.raw('GET', '/metrics')[2].decode()
+    check(f'{name}_are_counted', f'outcome="shed"}} {len(shed)}\n' in said, said[:400])
+    check(f'{name}_stops', server.stop() == 0)
+
+
 def limits(folder):
     server = Server(ZOO / 'mlp.onnx', '--max-request', '10kB')
     x = np.zeros((4, 1, 28, 28), np.float32)
@@ -359,29 +386,8 @@ def limits(folder):
     y = infer(server.client(), 'mlp', {'input': x[:1]}).as_numpy('logits')
     check('after_too_large', y.shape == (1, 10))
     check('stops', server.stop() == 0)
-    server = Server(ZOO / 'vit.onnx', '--max-queue', 2, '--instances', 1, '--max-batch', 1)
-    shed, answered, lock = [], [], threading.Lock()
-
-    def work():
-        with server.client() as client:
-            for _ in range(8):
-                try:
-                    infer(client, 'vit', {'input': x[:1]})
-                    with lock:
-                        answered.append(1)
-                except InferenceServerException as error:
-                    with lock:
-                        shed.append(error)
-    workers = [threading.Thread(target=work) for _ in range(16)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    check('sheds', shed and answered and all(e.status() == '503' for e in shed),
-          f'{len(shed)} shed, {len(answered)} answered; {shed[:1]}')
-    text = server.raw('GET', '/metrics')[2].decode()
-    check('sheds_are_counted', f'outcome="shed"}} {len(shed)}\n' in text, text[:400])
-    check('stops_full', server.stop() == 0)
+    sheds('sheds', 'as many as may', x[:1], '--max-queue', 2)
+    sheds('sheds_by_time', 'would wait', x[:1], '--max-wait', 1)
     late_requests(x[:1])
     pending()
 
@@ -390,14 +396,17 @@ def pending():
     """Bodies are under way that leave no room for another; then there is room."""
     server = Server(ZOO / 'mlp.onnx', '--max-request', '100kB', '--max-pending', '200kB')
     host, port = server.url.split(':')
-    halves = [socket.create_connection((host, int(port)), 30) for _ in range(2)]
-    for half in halves:
-        half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n' + b' ' * 80000)
-    for _ in range(200):  # until the server has read them
+    got = 0
+    for turn in range(20):  # until the server has read both; a body that comes meanwhile may leave no room for one of them
+        halves = [socket.create_connection((host, int(port)), 30) for _ in range(2)]
+        for half in halves:
+            half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n' + b' ' * 80000)
+        time.sleep(0.05 * (turn + 1))
         got, headers, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 50000)
         if got == 503:
             break
-        time.sleep(0.02)
+        for half in halves:
+            half.close()
     check('pending', got == 503 and headers.get('Retry-After') == '1' and b'waiting already' in body, f'{got} {body}')
     for half in halves:
         half.close()
@@ -432,7 +441,7 @@ def late_requests(x):
 def drain():
     """Each request that was sent before the server was gone is answered."""
     for turn in range(3):
-        server = Server(ZOO / 'mlp.onnx', '--max-delay', 2000)
+        server = Server(ZOO / 'mlp.onnx', '--max-delay', 2000, '--http-threads', 1 + turn)
         broken, counts = [], [0] * 6
         x = np.zeros((1, 1, 28, 28), np.float32)
         want = infer(server.client(), 'mlp', {'input': x}).as_numpy('logits').tobytes()

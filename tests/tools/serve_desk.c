@@ -134,8 +134,7 @@ void desk_put_text(const desk *d, const char *name, const char *text)
     desk_run("mkdir -p \"$(dirname '%s')\"%s", path, "");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    assert_true(fputs(text, file) >= 0 && !fclose(file));
 }
 
 void desk_put_config(desk *d, const char *text) { desk_put_text(d, "net/config.pbtxt", text); }

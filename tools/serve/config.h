@@ -8,6 +8,7 @@
 #include "tools/serve/batcher.h"
 #include "tools/serve/ensemble/ensemble.h"
 #include "tools/serve/pictures/preprocess.h"
+#include "tools/serve/shares.h"
 
 /* An input or output that config.pbtxt names. */
 typedef struct pare_config_tensor {
@@ -18,7 +19,20 @@ typedef struct pare_config_tensor {
                                          there is none */
 } pare_config_tensor;
 
-enum { PARE_MOST_VERSIONS = 64 };
+/* Where a model is computed. */
+typedef enum pare_instance_kind {
+    PARE_KIND_AUTO, /* where the server computes models that do not choose */
+    PARE_KIND_CPU,
+    PARE_KIND_GPU
+} pare_instance_kind;
+
+/* Runs side by side on a GPU. */
+typedef struct pare_gpu_group {
+    int index; /* -1: the server's GPU, or the machine's first */
+    int64_t instances;
+} pare_gpu_group;
+
+enum { PARE_MOST_VERSIONS = 64, PARE_MOST_GPUS = 64 };
 typedef struct pare_serve_config {
     int64_t max_batch; /* samples of a request or a batch; 0: inputs have no axis of samples */
     bool is_auto;      /* max_batch is of the command line: for models that have such an axis */
@@ -28,6 +42,7 @@ typedef struct pare_serve_config {
     int preferred_count;
     int64_t instances; /* runs side by side */
     int64_t queue;     /* requests that may wait */
+    int64_t wait;      /* microseconds that a request may be expected to wait; 0: any */
     int64_t levels;    /* of priority; 0: priorities are not read */
     int64_t level;     /* of requests that give none */
     int64_t timeout;   /* microseconds a request may wait; 0: for ever */
@@ -35,12 +50,18 @@ typedef struct pare_serve_config {
     int64_t latest;    /* versions that are served, the highest; 0: all; -1: those in `specific` */
     int64_t specific[PARE_MOST_VERSIONS];
     int specific_count;
-    const char *file; /* of a version's folder */
+    bool has_policy;    /* version_policy is given; else versions with a weight are served */
+    pare_shares shares; /* of requests that name no version; none: the highest has all */
+    const char *file;   /* of a version's folder */
     pare_preprocess_config preprocess;
     pare_config_step *step; /* (step_count) of an ensemble; 0: it is a model of its own */
     int step_count;
     pare_config_tensor *input, *output;
     int input_count, output_count;
+    pare_instance_kind kind;
+    int64_t gpu_instances; /* in place of `instances` on the GPU of a model that does not choose */
+    pare_gpu_group gpu[PARE_MOST_GPUS]; /* (gpu_count) of KIND_GPU */
+    int gpu_count;
 } pare_serve_config;
 
 /* The largest version, merging, one batch at a time. */

@@ -6,6 +6,7 @@
 
 #include "tools/serve/served.h"
 
+typedef struct pare_shadowed pare_shadowed; /* of shadow.h */
 /* Takes the outputs that a job asks for, whose memory lasts until it returns. */
 typedef pare_status pare_infer_keep(struct pare_infer_job *job, const pare_infer_tensor *output);
 
@@ -22,8 +23,14 @@ typedef struct pare_infer_job {
     pare_infer_keep *keep;          /* takes the outputs; NULL: they become the reply's body */
     void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
+    pare_shadowed *copy;     /* for the model that shadows this one; NULL: it is not compared */
+    pare_shadowed *shadowed; /* of which this is the run, without a reply; NULL: it is a request */
 } pare_infer_job;
 
+/* Is the body a picture alone, without JSON, as HTTP has it? */
+bool pare_infer_job_is_picture(const pare_exchange *x);
+/* Reads the request in the exchange's body, which is no picture. */
+PARE_NODISCARD pare_status pare_infer_job_read(pare_exchange *x, pare_infer_request *out);
 /* A request for the model; NULL: what the exchange's body says. The job lives in the exchange's
    arena. It is there after a failure, too, or NULL. regions NULL: shared memory is not served. */
 PARE_NODISCARD pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served,

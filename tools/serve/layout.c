@@ -106,8 +106,22 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static bool has_share(const pare_shares *shares, int64_t number)
+{
+    for (int i = 0; i < shares->count; i++)
+        if (shares->share[i].version == number) return true;
+    return false;
+}
+
+/* Without a policy, versions that share the requests are those. */
+static bool is_by_share(const pare_serve_config *config)
+{
+    return config->shares.count && !config->has_policy;
+}
+
 static bool is_asked(const pare_serve_config *config, int64_t number)
 {
+    if (is_by_share(config)) return has_share(&config->shares, number);
     if (config->latest >= 0) return true;
     for (int i = 0; i < config->specific_count; i++)
         if (config->specific[i] == number) return true;
@@ -127,7 +141,8 @@ static pare_status choose_versions(pare_arena *arena, const char *folder,
         if (version_of(names[i]) && is_asked(config, version_of(names[i])))
             number[kept++] = version_of(names[i]);
     qsort(number, (size_t)kept, sizeof *number, by_number);
-    const int skip = config->latest > 0 && kept > config->latest ? kept - (int)config->latest : 0;
+    const bool is_cut = config->latest > 0 && kept > config->latest && !is_by_share(config);
+    const int skip = is_cut ? kept - (int)config->latest : 0;
     *out = number + skip;
     *count = kept - skip;
     if (*count) return PARE_OK;

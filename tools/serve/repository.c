@@ -5,6 +5,7 @@
 
 #include "formats/json.h"
 #include "tools/serve/layout.h"
+#include "tools/serve/shadow.h"
 #include "tools/text.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ typedef struct entry {
     bool loading;   /* its models are being opened */
     version *version;
     size_t count;
+    pare_shares shares; /* of requests between the versions */
 } entry;
 
 struct pare_repository {
@@ -87,6 +89,10 @@ static pare_status open_version(pare_repository *r, const entry *e, const pare_s
                                          .path = path,
                                          .version = number,
                                          .config = *config,
+                                         .gpus = r->options.gpus,
+                                         .shadow = pare_shadows_find(r->options.shadows, e->name),
+                                         .is_background =
+                                             pare_shadows_runs(r->options.shadows, e->name),
                                          .find = find_ready,
                                          .member = load_member,
                                          .idle = on_idle,
@@ -101,14 +107,42 @@ static pare_status open_version(pare_repository *r, const entry *e, const pare_s
     return PARE_OK;
 }
 
+/* What the command line says of requests to this model. */
+static pare_status read_traffic(pare_repository *r, const char *name, pare_shares *out)
+{
+    const size_t n = strlen(name);
+    for (int i = 0; i < r->options.traffic_count; i++) {
+        const char *rule = r->options.traffic[i];
+        if (!strncmp(rule, name, n) && rule[n] == '=')
+            return pare_shares_read(&r->ctx, out, "--traffic", rule + n + 1);
+    }
+    return PARE_OK;
+}
+
+static pare_status check_shares(pare_repository *r, const entry *e, const pare_shares *shares,
+                                const int64_t *number, int n)
+{
+    for (int i = 0; i < shares->count; i++) {
+        int k = 0;
+        while (k < n && number[k] != shares->share[i].version) k++;
+        if (k == n)
+            return PARE_FAIL(&r->ctx, INPUT, "%s: version %lld has a weight and is not served",
+                             e->path, (long long)shares->share[i].version);
+    }
+    return PARE_OK;
+}
+
 /* Opens all versions of a model that its configuration asks for. */
 static pare_status open_versions(pare_repository *r, pare_arena *arena, const entry *e,
-                                 version **out, size_t *count)
+                                 version **out, size_t *count, pare_shares *shares)
 {
     int64_t one = 1, *number = &one;
     int n = 1;
     pare_serve_config config = r->options.config;
+    PARE_TRY(read_traffic(r, e->name, &config.shares));
     if (e->is_folder) PARE_TRY(pare_layout_read(arena, e->path, e->name, &config, &number, &n));
+    PARE_TRY(check_shares(r, e, &config.shares, number, n));
+    *shares = config.shares;
     *out = pare_alloc(&r->ctx, (size_t)n, sizeof **out);
     if (!*out) return PARE_MEMORY;
     for (int i = 0; i < n; i++) {
@@ -152,7 +186,8 @@ static pare_status add_entry(pare_repository *r, const char *name, const char *p
 }
 
 /* Replaces a model's versions; what was there lives on with the requests that have it. */
-static void exchange(pare_repository *r, const char *name, version *list, size_t count)
+static void exchange(pare_repository *r, const char *name, version *list, size_t count,
+                     const pare_shares *shares)
 {
     (void)pthread_mutex_lock(&r->lock);
     entry *e = find(r, name);
@@ -160,6 +195,7 @@ static void exchange(pare_repository *r, const char *name, version *list, size_t
     const size_t old_count = e->count;
     e->version = list;
     e->count = count;
+    e->shares = *shares;
     (void)pthread_mutex_unlock(&r->lock);
     versions_free(old, old_count);
 }
@@ -188,13 +224,14 @@ static pare_status load(pare_repository *r, const entry *e)
     version *list = NULL;
     size_t count = 0;
     pare_arena arena;
+    pare_shares shares;
     pare_arena_init(&arena, &r->ctx);
     set_loading(r, e->name, true);
-    const pare_status st = open_versions(r, &arena, e, &list, &count);
+    const pare_status st = open_versions(r, &arena, e, &list, &count, &shares);
     set_loading(r, e->name, false);
     pare_arena_free(&arena);
     if (st == PARE_OK)
-        exchange(r, e->name, list, count);
+        exchange(r, e->name, list, count, &shares);
     else
         versions_free(list, count);
     return st;
@@ -284,7 +321,7 @@ pare_status pare_repository_unload(pare_repository *r, pare_ctx *ctx, const char
     if (!copy_entry(r, name, &e))
         st = PARE_FAIL(&r->ctx, INPUT, "there is no model '%s' in the repository", name);
     else if ((st = unloaded(r, &e, &list)) == PARE_OK)
-        exchange(r, e.name, list, e.count);
+        exchange(r, e.name, list, e.count, &(pare_shares){0});
     st = tell(r, ctx, st);
     (void)pthread_mutex_unlock(&r->changing);
     return st;
@@ -298,9 +335,23 @@ void pare_repository_later(pare_repository *r, pare_task *task, void (*work)(voi
 
 /* --- opening --- */
 
+static pare_status check_traffic(pare_repository *r)
+{
+    for (int i = 0; i < r->options.traffic_count; i++) {
+        bool found = false;
+        const char *rule = r->options.traffic[i];
+        const size_t n = strcspn(rule, "=");
+        for (size_t k = 0; k < r->count; k++)
+            found |= strlen(r->entry[k].name) == n && !strncmp(r->entry[k].name, rule, n);
+        if (!found) return PARE_FAIL(&r->ctx, INPUT, "--traffic %s: there is no such model", rule);
+    }
+    return PARE_OK;
+}
+
 static pare_status load_all(pare_repository *r, pare_ctx *ctx)
 {
     PARE_TRY(scan(r));
+    PARE_TRY(check_traffic(r));
     if (!r->count) return PARE_FAIL(&r->ctx, INPUT, "%s: holds no model", r->options.path[0]);
     for (size_t i = 0; i < r->count; i++) {
         PARE_TRY(pare_ctx_poll(ctx));
@@ -358,6 +409,16 @@ void pare_repository_close(pare_repository *r)
 
 /* --- looking --- */
 
+static bool is_ready(const version *v) { return v->served && !pare_served_reason(v->served); }
+
+/* Why a version is not ready, or "". */
+static const char *reason_of(const version *v)
+{
+    if (!v->served) return v->reason ? v->reason : "";
+    const char *reason = pare_served_reason(v->served);
+    return reason ? reason : "";
+}
+
 static pare_served *ready_of(const pare_repository *r, const entry *e, int64_t number);
 
 /* The model that an ensemble lacks, under the lock; NULL: none, it is ready. */
@@ -377,10 +438,21 @@ static pare_served *ready_of(const pare_repository *r, const entry *e, int64_t n
 {
     pare_served *found = NULL;
     for (size_t i = 0; i < e->count; i++)
-        if (e->version[i].served && (!number || e->version[i].number == number) &&
+        if (is_ready(&e->version[i]) && (!number || e->version[i].number == number) &&
             !missing_of(r, e->version[i].served))
             found = e->version[i].served;
     return found;
+}
+
+/* Tells of a version whose GPU failed, where it is one that is asked for. */
+static pare_status fail_lost(const entry *e, pare_ctx *ctx, int64_t number)
+{
+    for (size_t i = 0; i < e->count; i++) {
+        const version *v = &e->version[i];
+        if (v->served && !is_ready(v) && (!number || v->number == number))
+            return PARE_FAIL(ctx, DEVICE, "model '%s' is not ready: %s", e->name, reason_of(v));
+    }
+    return PARE_OK;
 }
 
 static pare_status find_ready(void *repository, pare_ctx *ctx, pare_served **out, const char *name,
@@ -407,13 +479,38 @@ pare_status pare_repository_find(pare_repository *r, pare_ctx *ctx, pare_served 
     const entry *e = find(r, name);
     pare_served *found = e ? ready_of(r, e, number) : NULL;
     if (found) pare_served_keep(found);
+    const pare_status st = e && !found ? fail_lost(e, ctx, number) : PARE_OK;
     if (e && !found) explain(r, e, why, sizeof why);
     (void)pthread_mutex_unlock(&r->lock);
     *out = found;
-    if (found) return PARE_OK;
+    if (found || st != PARE_OK) return st;
     if (!e) return PARE_FAIL(ctx, INPUT, "there is no model '%s'", name);
     if (!number) return PARE_FAIL(ctx, INPUT, "model '%s' is not ready%s", name, why);
     return PARE_FAIL(ctx, INPUT, "model '%s': version %lld is not ready", name, (long long)number);
+}
+
+bool pare_repository_shares(pare_repository *r, const char *name)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    const entry *e = find(r, name);
+    const bool found = e && e->shares.count;
+    (void)pthread_mutex_unlock(&r->lock);
+    return found;
+}
+
+pare_status pare_repository_choose(pare_repository *r, pare_ctx *ctx, pare_served **out,
+                                   const char *name, const char *id)
+{
+    int64_t number = 0;
+    (void)pthread_mutex_lock(&r->lock);
+    entry *e = find(r, name);
+    if (e && e->shares.count)
+        number = id ? pare_shares_of(&e->shares, id) : pare_shares_next(&e->shares);
+    pare_served *found = number ? ready_of(r, e, number) : NULL;
+    if (found) pare_served_keep(found);
+    (void)pthread_mutex_unlock(&r->lock);
+    *out = found; /* else it was unloaded meanwhile */
+    return found ? PARE_OK : pare_repository_find(r, ctx, out, name, 0);
 }
 
 static json_t *version_json(const pare_repository *r, const entry *e, const version *v)
@@ -423,8 +520,8 @@ static json_t *version_json(const pare_repository *r, const entry *e, const vers
     if (missing) snprintf(lacks, sizeof lacks, "model '%s' is not ready", missing);
     snprintf(number, sizeof number, "%lld", (long long)v->number);
     return json_pack("{s:o, s:s, s:s, s:s}", "name", pare_json_text(e->name), "version", number,
-                     "state", v->served && !missing ? "READY" : "UNAVAILABLE", "reason",
-                     v->reason ? v->reason : lacks);
+                     "state", is_ready(v) && !missing ? "READY" : "UNAVAILABLE", "reason",
+                     missing ? lacks : reason_of(v));
 }
 
 json_t *pare_repository_index(pare_repository *r, bool ready)

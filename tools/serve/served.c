@@ -110,10 +110,24 @@ static pare_status try_samples(pare_served *s)
 {
     char why[1024] = "";
     pare_serve_config *c = &s->options.config;
-    PARE_TRY(pare_served_probe(s, &s->fills_up, why, sizeof why));
+    s->fills_up = true;
+    for (int i = 0; i < s->place_count && s->fills_up; i++)
+        PARE_TRY(pare_served_probe(s, &s->place[i], &s->fills_up, why, sizeof why));
     if (s->fills_up || !c->merge) return PARE_OK;
     pare_log(&s->ctx, PARE_LOG_WARNING, "%s: requests are not batched: %s", s->options.path, why);
     c->merge = false;
+    return PARE_OK;
+}
+
+static pare_status start_place(pare_served *s, pare_place *place)
+{
+    for (int i = 0; i < place->instances; i++, s->running++) {
+        pare_instance *one = &s->instance[s->running];
+        *one = (pare_instance){.served = s, .place = place, .index = i};
+        if (pthread_create(&one->thread, NULL, pare_instance_main, one))
+            return PARE_FAIL(&s->ctx, MEMORY, "%s: no thread for instance %d", s->options.path,
+                             s->running);
+    }
     return PARE_OK;
 }
 
@@ -123,6 +137,8 @@ static pare_status start(pare_served *s)
     pare_batcher_options queue = {.rows = c->max_batch ? c->max_batch : 1,
                                   .merge = c->merge,
                                   .limit = c->queue ? c->queue : INT64_MAX,
+                                  .wait = 1e-6 * (double)c->wait,
+                                  .instances = (int)c->instances,
                                   .delay = c->merge ? 1e-6 * (double)c->delay : 0,
                                   .preferred_count = c->preferred_count,
                                   .alike = pare_infer_job_alike};
@@ -130,13 +146,7 @@ static pare_status start(pare_served *s)
     PARE_TRY(pare_batcher_new(&s->ctx, &s->batcher, &queue));
     s->instance = pare_arena_alloc(&s->arena, (size_t)c->instances, sizeof *s->instance);
     if (!s->instance) return PARE_MEMORY;
-    for (; s->running < c->instances; s->running++) {
-        pare_instance *one = &s->instance[s->running];
-        *one = (pare_instance){.served = s, .index = s->running};
-        if (pthread_create(&one->thread, NULL, pare_instance_main, one))
-            return PARE_FAIL(&s->ctx, MEMORY, "%s: no thread for instance %d", s->options.path,
-                             s->running);
-    }
+    for (int i = 0; i < s->place_count; i++) PARE_TRY(start_place(s, &s->place[i]));
     return PARE_OK;
 }
 
@@ -164,7 +174,7 @@ static pare_status fill(pare_served *s)
     PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
     PARE_TRY(read_ports(s));
     PARE_TRY(check_samples(s));
-    PARE_TRY(pare_plans_new(&s->ctx, &s->plans, s->model, (int)o->config.instances));
+    PARE_TRY(pare_places_open(s));
     PARE_TRY(try_samples(s));
     PARE_TRY(pare_preprocess_bind(s)); /* from here on the inputs are what clients see */
     PARE_TRY(check_tensors(s));
@@ -197,7 +207,7 @@ void pare_served_close(pare_served *s)
     if (s->batcher) pare_batcher_close(s->batcher);
     for (int i = 0; i < s->running; i++) (void)pthread_join(s->instance[i].thread, NULL);
     pare_batcher_free(s->batcher);
-    pare_plans_free(s->plans);
+    pare_places_close(s);
     pare_model_free(s->model);
     pare_served_stats_free(&s->stats);
     pare_arena_free(&s->arena);

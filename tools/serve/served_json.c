@@ -78,6 +78,36 @@ static json_t *batching_json(const pare_serve_config *c)
                      (json_int_t)c->queue);
 }
 
+/* A group for each processor. */
+static json_t *instances_json(const pare_served *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->place_count; i++) {
+        const pare_place *p = &s->place[i];
+        json_t *group =
+            json_pack("{s:o, s:s, s:I}", "name", pare_json_text(s->name), "kind",
+                      p->gpu ? "KIND_GPU" : "KIND_CPU", "count", (json_int_t)p->instances);
+        if (p->gpu) json_object_set_new(group, "gpus", json_pack("[i]", p->gpu->device->index));
+        json_array_append_new(list, group);
+    }
+    return list;
+}
+
+static json_t *parameters_json(const pare_served *s)
+{
+    char shares[PARE_SHARES_TEXT];
+    const pare_shares *traffic = &s->options.config.shares;
+    json_t *parameters = json_object();
+    if (traffic->count)
+        json_object_set_new(parameters, "traffic_weight",
+                            json_pack("{s:s}", "string_value", pare_shares_text(traffic, shares)));
+    if (s->preprocess)
+        json_object_set_new(
+            parameters, "preprocess",
+            json_pack("{s:o}", "string_value", pare_json_text(s->preprocess->text)));
+    return parameters;
+}
+
 static json_t *ensemble_config(const pare_served *s)
 {
     const pare_serve_config *c = &s->options.config;
@@ -95,18 +125,16 @@ json_t *pare_served_config(const pare_served *s)
     const pare_serve_config *c = &s->options.config;
     const int skip = c->max_batch > 0;
     const char *slash = strrchr(s->options.path, '/');
-    json_t *config =
-        json_pack("{s:o, s:s, s:s, s:o, s:I, s:o, s:o, s:[{s:o, s:s, s:I}], s:o}", "name",
-                  pare_json_text(s->name), "platform", "pare_onnx", "backend", "pare",
-                  "version_policy", policy_json(c), "max_batch_size", (json_int_t)c->max_batch,
-                  "input", config_list(s->input, s->input_count, skip), "output",
-                  config_list(s->output, s->output_count, skip), "instance_group", "name",
-                  pare_json_text(s->name), "kind", "KIND_CPU", "count", (json_int_t)c->instances,
-                  "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
-    if (s->preprocess)
-        json_object_set_new(config, "parameters",
-                            json_pack("{s:{s:o}}", "preprocess", "string_value",
-                                      pare_json_text(s->preprocess->text)));
+    json_t *config = json_pack(
+        "{s:o, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "name", pare_json_text(s->name),
+        "platform", "pare_onnx", "backend", "pare", "version_policy", policy_json(c),
+        "max_batch_size", (json_int_t)c->max_batch, "input",
+        config_list(s->input, s->input_count, skip), "output",
+        config_list(s->output, s->output_count, skip), "instance_group", instances_json(s),
+        "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
+    json_t *parameters = parameters_json(s);
+    if (json_object_size(parameters)) json_object_set(config, "parameters", parameters);
+    json_decref(parameters);
     if (c->merge) json_object_set_new(config, "dynamic_batching", batching_json(c));
     return config;
 }

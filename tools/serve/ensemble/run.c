@@ -286,6 +286,7 @@ static pare_status run_new(run **out, pare_infer_job *job)
         one->x.done = on_done;
         one->x.held = x->held;
         one->x.most_held = x->most_held;
+        one->x.deadline = x->deadline;
         one->run = r;
         one->step = &e->step[i];
         one->index = i;
