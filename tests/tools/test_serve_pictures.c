@@ -312,6 +312,28 @@ static void a_wrong_picture_fails_alone(void **state)
     desk_gives(d, "GET", "/v2/models/net/stats", "", 200, "\"fail\":{\"count\":3");
 }
 
+/* A shadow gets the pictures, not what the other one made of them. */
+static void shadows_take_pictures(void **state)
+{
+    desk *d = *state;
+    const int64_t nchw[] = {-1, 3, SIDE, SIDE};
+    const char *rule = "net=other";
+    const pare_shadows_options options = {.rule = &rule, .count = 1, .share = 1, .queue = 64};
+    static content pictures[PICTURES];
+    static uint8_t bytes[PICTURES][VALUES];
+    put_pictures(d, pictures);
+    import(d, PARE_u8, NULL, bytes, sizeof bytes);
+    put_model(d, "net", PARE_u8, 4, nchw, parameters("resize 10, crop 8"));
+    put_model(d, "other", PARE_u8, 4, nchw, parameters("resize 10, crop 8"));
+    const pare_shadow_stats *stats =
+        pare_shadow_stats_of(desk_open_shadow(d, d->path, 1, &options));
+    for (int i = 0; i < PICTURES; i++)
+        takes(send_pictures(d, "net", pictures + i, 1), bytes[i], sizeof bytes[i]);
+    pare_shadows_drain(d->api.shadows);
+    assert_int_equal(stats->compared, PICTURES);
+    assert_int_equal(stats->output[0].same, PICTURES);
+}
+
 /* Pixels count as what waits, and no longer when the reply is made. */
 static void pixels_are_counted(void **state)
 {
@@ -408,6 +430,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(decoded_pictures_are_taken, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(a_body_may_be_a_picture, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(a_wrong_picture_fails_alone, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(shadows_take_pictures, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(pixels_are_counted, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, desk_teardown),
     };

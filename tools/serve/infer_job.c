@@ -36,6 +36,11 @@ static const pare_infer_tensor *find_input(const pare_infer_request *r, const ch
     return NULL;
 }
 
+const pare_infer_tensor *pare_infer_job_given(const pare_infer_job *job, int input)
+{
+    return find_input(&job->request, job->served->input[input].name);
+}
+
 static bool has_port(const pare_port *ports, int count, const char *name)
 {
     for (int i = 0; i < count; i++)
@@ -269,8 +274,13 @@ static pare_status write_reply(pare_infer_job *job, const pare_infer_tensor *out
 
 pare_status pare_infer_job_answer(pare_infer_job *job, const pare_infer_tensor *output)
 {
-    PARE_TRY(job->keep ? job->keep(job, output) : write_reply(job, output));
+    pare_shadow *shadow = job->served->options.shadow;
+    if (job->shadowed)
+        PARE_TRY(pare_shadowed_compare(job->shadowed, job, output));
+    else
+        PARE_TRY(job->keep ? job->keep(job, output) : write_reply(job, output));
     job->x->reply.code = PARE_HTTP_OK;
+    if (shadow && !job->shadowed) job->copy = pare_shadowed_new(shadow, job, output);
     return PARE_OK;
 }
 
