@@ -256,6 +256,33 @@ def unloading(server):
     check('ready_again_result', got.tobytes() == (x + x + x * x).tobytes(), got)
 
 
+def over_grpc(folder, pictures, want):
+    """The same over gRPC, where the client has it."""
+    try:
+        import tritonclient.grpc as grpc
+    except ImportError as why:
+        report('SKIP', 'grpc', f'needs tritonclient[grpc]: {why}')
+        return
+    try:
+        server = Server(folder, '--grpc-port', '0')
+    except SystemExit:  # the build has no gRPC, which was said
+        return
+    client = grpc.InferenceServerClient(server.grpc)
+    some = inputs_of(grpc, {'picture': strings(pictures.values())})
+    got = client.infer('picture_colors', some)
+    check('grpc_pixels', got.as_numpy('pixels').tobytes() == want.tobytes(), 'another result')
+    got = client.infer('picture_colors', some, outputs=[grpc.InferRequestedOutput('color', class_count=1)])
+    words = {one[0].decode().split(':')[2] for one in got.as_numpy('color')}
+    check('grpc_labels', words and words <= {'red', 'grün', 'blue'}, words)
+    refuses('grpc_failure', 'step 1: model|picture 0: is neither PNG nor JPEG',
+            lambda: client.infer('picture_colors', inputs_of(grpc, {'picture': strings([b'x'])})))
+    listed = client.get_model_config('picture_colors', as_json=True)['config']
+    check('grpc_config', listed['ensemble_scheduling']['step'][1]['input_map'] == {'image': 'picture'} and
+          listed['output'][0]['label_filename'] == 'labels.txt', listed)
+    client.close()
+    check('grpc_end', server.stop() == 0, server.process.stderr.read())
+
+
 with tempfile.TemporaryDirectory() as made:
     repository = os.path.join(made, 'models')
     make_repository(repository)
@@ -270,4 +297,5 @@ with tempfile.TemporaryDirectory() as made:
     shared_memory(main, files, wanted)
     unloading(main)
     check('end', main.stop() == 0, main.process.stderr.read())
+    over_grpc(repository, files, wanted)
 finish()
