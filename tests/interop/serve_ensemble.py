@@ -91,11 +91,13 @@ def make_repository(folder):
     picture_colors is pixels, then colors; diamond is twice and square side by side, then their sum."""
     f = TensorProto.FLOAT
     square = ['n', 3, SIDE, SIDE]
-    save(folder, 'pixels', [helper.make_node('Identity', ['image'], ['same'])], [('image', f, square)], [('same', f, square)])
+    save(folder, 'pixels', [helper.make_node('Identity', ['image'], ['same'])],
+         [('image', f, square)], [('same', f, square)])
     config(folder, 'pixels', 'max_batch_size: 16 dynamic_batching { max_queue_delay_microseconds: 2000 }\n'
            'input { name: "image" data_type: TYPE_STRING dims: 1 }\n'
            f'parameters {{ key: "preprocess" value {{ string_value: "{SCALED}" }} }}')
-    save(folder, 'colors', [helper.make_node('GlobalAveragePool', ['x'], ['m']), helper.make_node('Flatten', ['m'], ['y'])],
+    save(folder, 'colors',
+         [helper.make_node('GlobalAveragePool', ['x'], ['m']), helper.make_node('Flatten', ['m'], ['y'])],
          [('x', f, square)], [('y', f, ['n', 3])])
     labels = 'output { name: "%s" data_type: TYPE_FP32 dims: 3 label_filename: "labels.txt" }'
     config(folder, 'colors', 'max_batch_size: 16 dynamic_batching { }' + labels % 'y')
@@ -219,7 +221,8 @@ def shared_memory(server, pictures, want):
     same = infer(client, 'pixels', {'image': strings([png(one) for one in raw])}).as_numpy('same')
     got = infer(client, 'pixels', {'image': raw}).as_numpy('same')
     check('decoded_pictures', got.tobytes() == same.tobytes(), 'another result')
-    regions = {'image': raw.nbytes, 'same': same.nbytes, 'x': x.nbytes, 'z': x.nbytes, 'picture': packed, 'pixels': want[0].nbytes}
+    regions = {'image': raw.nbytes, 'same': same.nbytes,
+               'x': x.nbytes, 'z': x.nbytes, 'picture': packed, 'pixels': want[0].nbytes}
     handles = {}
     for name, size in regions.items():
         handles[name] = shm.create_shared_memory_region(name, f'/pare_{os.getpid()}_{name}', size)
@@ -228,7 +231,9 @@ def shared_memory(server, pictures, want):
     shm.set_shared_memory_region(handles['image'], [raw])
     shm.set_shared_memory_region(handles['picture'], [serialize_byte_tensor(content)])
     for model, name, array, out, result in [
-            ('diamond', 'x', x, 'z', x + x + x * x), ('pixels', 'image', raw, 'same', same), ('picture_colors', 'picture', content, 'pixels', want[:1])]:
+            ('diamond', 'x', x, 'z', x + x + x * x),
+            ('pixels', 'image', raw, 'same', same),
+            ('picture_colors', 'picture', content, 'pixels', want[:1])]:
         given = triton.InferInput(name, list(array.shape), TYPES_OF[array.dtype.name])
         given.set_shared_memory(name, regions[name])
         asked = triton.InferRequestedOutput(out)
