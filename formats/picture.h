@@ -40,6 +40,11 @@ PARE_NODISCARD pare_status pare_picture_decode(pare_ctx *ctx, uint8_t *out, cons
                                                const void *data, size_t bytes,
                                                const pare_picture_options *options);
 
+/* The same of pixels that are decoded. rgb: (height, width, 3). PARE_INPUT: too large, or empty. */
+PARE_NODISCARD pare_status pare_picture_fit(pare_ctx *ctx, uint8_t *out, const char *what,
+                                            const uint8_t *rgb, int64_t width, int64_t height,
+                                            const pare_picture_options *options);
+
 /* What the values of a channel mean: table[v] = (v / 255 - mean) / std, in float as image pipelines
    compute it. table: (256) */
 void pare_picture_table(float *table, float mean, float std);

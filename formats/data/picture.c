@@ -59,15 +59,34 @@ static pare_status shrink(pare_ctx *ctx, pare_image *out, const char *what, cons
     return pare_image_resize(ctx, out, in, (int)width, (int)height);
 }
 
-pare_status pare_picture_decode(pare_ctx *ctx, uint8_t *out, const char *what, const void *data,
-                                size_t bytes, const pare_picture_options *o)
+static pare_status fit(pare_ctx *ctx, uint8_t *out, const char *what, const pare_image *image,
+                       const pare_picture_options *o)
 {
-    pare_image image, small;
-    PARE_TRY(pare_image_decode(ctx, &image, what, data, bytes, o));
-    const pare_status st = shrink(ctx, &small, what, &image, o);
-    pare_free(image.rgb);
-    if (st != PARE_OK) return st;
+    pare_image small;
+    PARE_TRY(shrink(ctx, &small, what, image, o));
     cut_centre(&small, o->crop, o->last, out);
     pare_free(small.rgb);
     return PARE_OK;
+}
+
+pare_status pare_picture_fit(pare_ctx *ctx, uint8_t *out, const char *what, const uint8_t *rgb,
+                             int64_t width, int64_t height, const pare_picture_options *o)
+{
+    const int64_t most = pare_picture_pixels(o);
+    if (width < 1 || height < 1 || height > most / width)
+        return PARE_FAIL(ctx, INPUT, "%s: is %lld x %lld, expected 1 to %lld pixels%s", what,
+                         (long long)width, (long long)height, (long long)most,
+                         o->advice ? o->advice : "");
+    const pare_image image = {(int)width, (int)height, (uint8_t *)rgb}; /* which is only read */
+    return fit(ctx, out, what, &image, o);
+}
+
+pare_status pare_picture_decode(pare_ctx *ctx, uint8_t *out, const char *what, const void *data,
+                                size_t bytes, const pare_picture_options *o)
+{
+    pare_image image;
+    PARE_TRY(pare_image_decode(ctx, &image, what, data, bytes, o));
+    const pare_status st = fit(ctx, out, what, &image, o);
+    pare_free(image.rgb);
+    return st;
 }

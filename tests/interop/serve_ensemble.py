@@ -30,6 +30,7 @@ except ImportError:
 from _serve import Server, inputs_of, refuses, rng, save
 
 SIDE = 8
+TYPES_OF = {'object': 'BYTES', 'float32': 'FP32', 'uint8': 'UINT8'}
 MEAN, STD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
 SCALED = 'resize 10, crop 8, mean 0.485 0.456 0.406, std 0.229 0.224 0.225'
 
@@ -90,11 +91,13 @@ def make_repository(folder):
     picture_colors is pixels, then colors; diamond is twice and square side by side, then their sum."""
     f = TensorProto.FLOAT
     square = ['n', 3, SIDE, SIDE]
-    save(folder, 'pixels', [helper.make_node('Identity', ['image'], ['same'])], [('image', f, square)], [('same', f, square)])
+    save(folder, 'pixels', [helper.make_node('Identity', ['image'], ['same'])],
+         [('image', f, square)], [('same', f, square)])
     config(folder, 'pixels', 'max_batch_size: 16 dynamic_batching { max_queue_delay_microseconds: 2000 }\n'
            'input { name: "image" data_type: TYPE_STRING dims: 1 }\n'
            f'parameters {{ key: "preprocess" value {{ string_value: "{SCALED}" }} }}')
-    save(folder, 'colors', [helper.make_node('GlobalAveragePool', ['x'], ['m']), helper.make_node('Flatten', ['m'], ['y'])],
+    save(folder, 'colors',
+         [helper.make_node('GlobalAveragePool', ['x'], ['m']), helper.make_node('Flatten', ['m'], ['y'])],
          [('x', f, square)], [('y', f, ['n', 3])])
     labels = 'output { name: "%s" data_type: TYPE_FP32 dims: 3 label_filename: "labels.txt" }'
     config(folder, 'colors', 'max_batch_size: 16 dynamic_batching { }' + labels % 'y')
@@ -214,16 +217,24 @@ def shared_memory(server, pictures, want):
     x = rng.standard_normal((3, 4)).astype(np.float32)
     content = strings([pictures['a.png']])
     packed = len(content[0, 0]) + 4
-    regions = {'x': x.nbytes, 'z': x.nbytes, 'picture': packed, 'pixels': want[0].nbytes}
+    raw = rng.integers(0, 256, (2, 12, 20, 3), np.uint8)
+    same = infer(client, 'pixels', {'image': strings([png(one) for one in raw])}).as_numpy('same')
+    got = infer(client, 'pixels', {'image': raw}).as_numpy('same')
+    check('decoded_pictures', got.tobytes() == same.tobytes(), 'another result')
+    regions = {'image': raw.nbytes, 'same': same.nbytes,
+               'x': x.nbytes, 'z': x.nbytes, 'picture': packed, 'pixels': want[0].nbytes}
     handles = {}
     for name, size in regions.items():
         handles[name] = shm.create_shared_memory_region(name, f'/pare_{os.getpid()}_{name}', size)
         client.register_system_shared_memory(name, f'/pare_{os.getpid()}_{name}', size)
     shm.set_shared_memory_region(handles['x'], [x])
+    shm.set_shared_memory_region(handles['image'], [raw])
     shm.set_shared_memory_region(handles['picture'], [serialize_byte_tensor(content)])
     for model, name, array, out, result in [
-            ('diamond', 'x', x, 'z', x + x + x * x), ('picture_colors', 'picture', content, 'pixels', want[:1])]:
-        given = triton.InferInput(name, list(array.shape), 'BYTES' if array.dtype == object else 'FP32')
+            ('diamond', 'x', x, 'z', x + x + x * x),
+            ('pixels', 'image', raw, 'same', same),
+            ('picture_colors', 'picture', content, 'pixels', want[:1])]:
+        given = triton.InferInput(name, list(array.shape), TYPES_OF[array.dtype.name])
         given.set_shared_memory(name, regions[name])
         asked = triton.InferRequestedOutput(out)
         asked.set_shared_memory(out, regions[out])
@@ -250,6 +261,33 @@ def unloading(server):
     check('ready_again_result', got.tobytes() == (x + x + x * x).tobytes(), got)
 
 
+def over_grpc(folder, pictures, want):
+    """The same over gRPC, where the client has it."""
+    try:
+        import tritonclient.grpc as grpc
+    except ImportError as why:
+        report('SKIP', 'grpc', f'needs tritonclient[grpc]: {why}')
+        return
+    try:
+        server = Server(folder, '--grpc-port', '0')
+    except SystemExit:  # the build has no gRPC, which was said
+        return
+    client = grpc.InferenceServerClient(server.grpc)
+    some = inputs_of(grpc, {'picture': strings(pictures.values())})
+    got = client.infer('picture_colors', some)
+    check('grpc_pixels', got.as_numpy('pixels').tobytes() == want.tobytes(), 'another result')
+    got = client.infer('picture_colors', some, outputs=[grpc.InferRequestedOutput('color', class_count=1)])
+    words = {one[0].decode().split(':')[2] for one in got.as_numpy('color')}
+    check('grpc_labels', words and words <= {'red', 'grün', 'blue'}, words)
+    refuses('grpc_failure', 'step 1: model|picture 0: is neither PNG nor JPEG',
+            lambda: client.infer('picture_colors', inputs_of(grpc, {'picture': strings([b'x'])})))
+    listed = client.get_model_config('picture_colors', as_json=True)['config']
+    check('grpc_config', listed['ensemble_scheduling']['step'][1]['input_map'] == {'image': 'picture'} and
+          listed['output'][0]['label_filename'] == 'labels.txt', listed)
+    client.close()
+    check('grpc_end', server.stop() == 0, server.process.stderr.read())
+
+
 with tempfile.TemporaryDirectory() as made:
     repository = os.path.join(made, 'models')
     make_repository(repository)
@@ -264,4 +302,5 @@ with tempfile.TemporaryDirectory() as made:
     shared_memory(main, files, wanted)
     unloading(main)
     check('end', main.stop() == 0, main.process.stderr.read())
+    over_grpc(repository, files, wanted)
 finish()

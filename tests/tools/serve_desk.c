@@ -103,9 +103,23 @@ int desk_teardown(void **state)
 {
     desk *d = *state;
     pare_repository_close(d->api.repository);
+    pare_shadows_free(d->api.shadows);
     desk_run("rm -rf '%s'%s", d->folder, "");
     free(d);
     return 0;
+}
+
+pare_shadow *desk_open_shadow(desk *d, const char *const *paths, int count,
+                              const pare_shadows_options *options)
+{
+    if (pare_shadows_new(&d->ctx, &d->api.shadows, options) != PARE_OK)
+        fail_msg("%s", d->ctx.message);
+    const pare_repository_options served = {
+        .path = paths, .count = count, .config = desk_config(8, 0, 1), .shadows = d->api.shadows};
+    desk_open_with(d, &served);
+    if (pare_shadows_start(d->api.shadows, &d->ctx, d->api.repository) != PARE_OK)
+        fail_msg("%s", d->ctx.message);
+    return pare_shadows_at(d->api.shadows, 0);
 }
 
 pare_serve_config desk_config(int64_t max_batch, int64_t delay, int64_t instances)

@@ -5,6 +5,7 @@
 
 #include "tests/passes/graph_case.h"
 #include "tools/serve/api.h"
+#include "tools/serve/shadow.h"
 
 /* A request whose reply the test waits for. */
 typedef struct ask {
@@ -38,6 +39,9 @@ void desk_run(const char *format, const char *a, const char *b);
 void desk_open(desk *d, const char *const *paths, int count, const pare_serve_config *config);
 /* The same with all that a repository takes. */
 void desk_open_with(desk *d, const pare_repository_options *options);
+/* The same with shadows, the first of which is returned; batches of 8. */
+pare_shadow *desk_open_shadow(desk *d, const char *const *paths, int count,
+                              const pare_shadows_options *options);
 pare_serve_config desk_config(int64_t max_batch, int64_t delay, int64_t instances);
 /* datasets/zoo/MODEL.onnx as a version of the folder's model "net", and its config.pbtxt. */
 void desk_put_model(desk *d, const char *model, int version);

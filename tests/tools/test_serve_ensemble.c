@@ -239,6 +239,27 @@ static void unloading_a_step_loses_no_request(void **state)
     assert_true(well > 0 && well < REQUESTS);
 }
 
+/* An ensemble may answer, and another one be compared with it. */
+static void ensembles_shadow_each_other(void **state)
+{
+    enum { REQUESTS = 12 };
+    desk *d = *state;
+    const char *rule = "diamond=other";
+    const pare_shadows_options options = {.rule = &rule, .count = 1, .share = 1, .queue = 64};
+    put_models(d);
+    desk_put_text(d, "diamond/config.pbtxt", DIAMOND);
+    desk_put_text(d, "other/config.pbtxt", DIAMOND);
+    const pare_shadow_stats *stats =
+        pare_shadow_stats_of(desk_open_shadow(d, d->path, 1, &options));
+    for (int i = 0; i < REQUESTS; i++) takes_diamond(send_floats(d, "diamond", i, 2), i, 2);
+    pare_shadows_drain(d->api.shadows);
+    assert_int_equal(stats->compared, REQUESTS);
+    assert_int_equal(stats->samples, 2 * REQUESTS);
+    assert_int_equal(stats->agreed, 2 * REQUESTS);
+    assert_int_equal(stats->output[0].same, REQUESTS);
+    assert_int_equal(stats->compute[1].count, REQUESTS);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     static const struct {
@@ -401,6 +422,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_ensemble_may_be_a_step, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(a_model_that_goes_makes_it_unready, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(unloading_a_step_loses_no_request, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(ensembles_shadow_each_other, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(ensembles_that_wait_for_each_other_are_refused, setup,
                                         desk_teardown),

@@ -207,6 +207,46 @@ static void a_model_gets_what_a_data_set_gives(void **state)
         takes(send_pictures(d, "first", pictures + i, 1), floats[i], sizeof floats[i]);
 }
 
+/* Pixels in place of a file give the same. */
+static void decoded_pictures_are_taken(void **state)
+{
+    desk *d = *state;
+    static char body[4096];
+    static const struct {
+        int width, height, channels, code;
+        const char *words;
+    } cases[] = {
+        {20, 12, 3, 200, NULL},
+        {20, 12, 4, 400, "model 'net': input 'image' is UINT8, expected BYTES"},
+        {30, 21, 3, 400, "picture 0: is 30 x 21, expected 1 to 600 pixels"},
+        {0, 12, 3, 400, "picture 0: is 0 x 12, expected 1 to 600 pixels"},
+    };
+    const int64_t nchw[] = {-1, 3, SIDE, SIDE};
+    static content pictures[PICTURES];
+    static uint8_t want[PICTURES][VALUES];
+    put_pictures(d, pictures);
+    import(d, PARE_u8, NULL, want, sizeof want);
+    put_model(d, "net", PARE_u8, 4, nchw, parameters("resize 10, crop 8, pixels 600"));
+    open_folder(d, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const size_t bytes = (size_t)(cases[i].width * cases[i].height * cases[i].channels);
+        const int n = snprintf(body, sizeof body,
+                               "{\"parameters\": {\"binary_data_output\": true}, \"inputs\": [{"
+                               "\"name\": \"image\", \"shape\": [1, %d, %d, %d], \"datatype\": "
+                               "\"UINT8\", \"parameters\": {\"binary_data_size\": %zu}}]}",
+                               cases[i].height, cases[i].width, cases[i].channels, bytes);
+        uint8_t *at = (uint8_t *)body + n;
+        for (int y = 0; y < cases[i].height; y++)
+            for (int x = 0; x < cases[i].width; x++)
+                for (int c = 0; c < cases[i].channels; c++) *at++ = pixel(x, y, c);
+        ask *a = desk_send(d, "POST", "/v2/models/net/infer", body, (size_t)n + bytes, (size_t)n);
+        if (cases[i].words)
+            refuses(a, cases[i].code, cases[i].words);
+        else
+            takes(a, want[0], sizeof want[0]); /* of 1.png */
+    }
+}
+
 /* A body without JSON is one picture, with a model that takes one without an axis of samples, too.
  */
 static void a_body_may_be_a_picture(void **state)
@@ -270,6 +310,28 @@ static void a_wrong_picture_fails_alone(void **state)
     wrong[0].bytes = 0;
     refuses(send_pictures(d, "net", wrong, 1), 400, "picture 0: is neither PNG nor JPEG");
     desk_gives(d, "GET", "/v2/models/net/stats", "", 200, "\"fail\":{\"count\":3");
+}
+
+/* A shadow gets the pictures, not what the other one made of them. */
+static void shadows_take_pictures(void **state)
+{
+    desk *d = *state;
+    const int64_t nchw[] = {-1, 3, SIDE, SIDE};
+    const char *rule = "net=other";
+    const pare_shadows_options options = {.rule = &rule, .count = 1, .share = 1, .queue = 64};
+    static content pictures[PICTURES];
+    static uint8_t bytes[PICTURES][VALUES];
+    put_pictures(d, pictures);
+    import(d, PARE_u8, NULL, bytes, sizeof bytes);
+    put_model(d, "net", PARE_u8, 4, nchw, parameters("resize 10, crop 8"));
+    put_model(d, "other", PARE_u8, 4, nchw, parameters("resize 10, crop 8"));
+    const pare_shadow_stats *stats =
+        pare_shadow_stats_of(desk_open_shadow(d, d->path, 1, &options));
+    for (int i = 0; i < PICTURES; i++)
+        takes(send_pictures(d, "net", pictures + i, 1), bytes[i], sizeof bytes[i]);
+    pare_shadows_drain(d->api.shadows);
+    assert_int_equal(stats->compared, PICTURES);
+    assert_int_equal(stats->output[0].same, PICTURES);
 }
 
 /* Pixels count as what waits, and no longer when the reply is made. */
@@ -365,8 +427,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_gets_what_a_data_set_gives, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(decoded_pictures_are_taken, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(a_body_may_be_a_picture, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(a_wrong_picture_fails_alone, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(shadows_take_pictures, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(pixels_are_counted, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, desk_teardown),
     };

@@ -116,26 +116,10 @@ enum { REQUESTS = 40 };
 static pare_shadow *open_shadow(desk *d, const char *rule, int64_t queue, double share)
 {
     static const char *paths[] = {"datasets/zoo/mlp.onnx", "datasets/zoo/cnn.onnx", NULL};
-    paths[2] = d->folder;
     const pare_shadows_options options = {
         .rule = &rule, .count = 1, .share = share, .queue = queue};
-    if (pare_shadows_new(&d->ctx, &d->api.shadows, &options) != PARE_OK)
-        fail_msg("%s", d->ctx.message);
-    const pare_repository_options served = {
-        .path = paths, .count = 3, .config = desk_config(8, 0, 1), .shadows = d->api.shadows};
-    desk_open_with(d, &served);
-    if (pare_shadows_start(d->api.shadows, &d->ctx, d->api.repository) != PARE_OK)
-        fail_msg("%s", d->ctx.message);
-    return pare_shadows_at(d->api.shadows, 0);
-}
-
-static int close_shadow(void **state)
-{
-    desk *d = *state;
-    pare_shadows *shadows = d->api.shadows;
-    desk_teardown(state);
-    pare_shadows_free(shadows);
-    return 0;
+    paths[2] = d->folder;
+    return desk_open_shadow(d, paths, 3, &options);
 }
 
 static ask *ask_images(desk *d, const char *model, uint32_t seed, int rows)
@@ -257,13 +241,13 @@ int main(void)
         cmocka_unit_test(shares_are_exact),
         cmocka_unit_test(errors_and_agreement_are_those_of_hand),
         cmocka_unit_test(bad_rules_are_refused),
-        cmocka_unit_test_setup_teardown(both_models_are_compared, desk_setup, close_shadow),
-        cmocka_unit_test_setup_teardown(a_version_shadows_another, desk_setup, close_shadow),
-        cmocka_unit_test_setup_teardown(what_has_no_room_is_dropped, desk_setup, close_shadow),
+        cmocka_unit_test_setup_teardown(both_models_are_compared, desk_setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(a_version_shadows_another, desk_setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(what_has_no_room_is_dropped, desk_setup, desk_teardown),
         cmocka_unit_test_setup_teardown(a_shadow_that_fails_fails_no_answer, desk_setup,
-                                        close_shadow),
+                                        desk_teardown),
         cmocka_unit_test_setup_teardown(copies_stay_within_what_may_be_held, desk_setup,
-                                        close_shadow),
+                                        desk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,11 @@ static const pare_infer_tensor *find_input(const pare_infer_request *r, const ch
     return NULL;
 }
 
+const pare_infer_tensor *pare_infer_job_given(const pare_infer_job *job, int input)
+{
+    return find_input(&job->request, job->served->input[input].name);
+}
+
 static bool has_port(const pare_port *ports, int count, const char *name)
 {
     for (int i = 0; i < count; i++)
@@ -79,7 +84,9 @@ static pare_status match_inputs(pare_infer_job *job)
         if (!job->input[i])
             return PARE_FAIL(&x->ctx, INPUT, "model '%s': input '%s' is missing", s->name,
                              s->input[i].name);
-        PARE_TRY(check_input(s, &x->ctx, &s->input[i], job->input[i]));
+        if (!pare_preprocess_takes(s, i, job->input[i]->dtype, job->input[i]->rank,
+                                   job->input[i]->dim))
+            PARE_TRY(check_input(s, &x->ctx, &s->input[i], job->input[i]));
     }
     return count_rows(job);
 }
@@ -123,15 +130,20 @@ static pare_status hold(pare_infer_job *job, pare_regions *regions, const pare_i
                              place->bytes);
 }
 
-/* Strings are taken apart at once; numbers are read when they are needed. */
-static pare_status fetch_strings(pare_infer_job *job, int i)
+/* Strings are taken apart at once, and pictures read; other numbers are when they are needed. */
+static pare_status fetch(pare_infer_job *job, int i)
 {
     pare_arena *arena = &job->x->arena;
     pare_infer_tensor *t = (pare_infer_tensor *)job->input[i]; /* of job->request */
+    if (!pare_exchange_hold(job->x, (size_t)t->place.bytes)) return PARE_MEMORY;
     char *data = pare_arena_alloc(arena, (size_t)t->place.bytes, 1);
     if (!data) return PARE_MEMORY;
     PARE_TRY(pare_region_read(job->source[i], arena->ctx, data, t->place.offset,
                               (size_t)t->place.bytes));
+    if (t->dtype != PARE_string) {
+        t->data = data;
+        return PARE_OK;
+    }
     return pare_infer_strings(arena, t, t->name, data, (size_t)t->place.bytes);
 }
 
@@ -144,7 +156,9 @@ static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
     if (!job->source || !job->target) return PARE_MEMORY;
     for (int i = 0; i < inputs; i++) {
         PARE_TRY(hold(job, regions, &job->input[i]->place, &job->source[i]));
-        if (job->source[i] && job->input[i]->dtype == PARE_string) PARE_TRY(fetch_strings(job, i));
+        const bool is_picture = job->served->preprocess && job->served->preprocess->input == i;
+        if (job->source[i] && (job->input[i]->dtype == PARE_string || is_picture))
+            PARE_TRY(fetch(job, i));
     }
     for (int i = 0; i < job->wanted_count; i++)
         PARE_TRY(hold(job, regions, &job->wanted[i].place, &job->target[i]));
@@ -260,8 +274,13 @@ static pare_status write_reply(pare_infer_job *job, const pare_infer_tensor *out
 
 pare_status pare_infer_job_answer(pare_infer_job *job, const pare_infer_tensor *output)
 {
-    PARE_TRY(job->keep ? job->keep(job, output) : write_reply(job, output));
+    pare_shadow *shadow = job->served->options.shadow;
+    if (job->shadowed)
+        PARE_TRY(pare_shadowed_compare(job->shadowed, job, output));
+    else
+        PARE_TRY(job->keep ? job->keep(job, output) : write_reply(job, output));
     job->x->reply.code = PARE_HTTP_OK;
+    if (shadow && !job->shadowed) job->copy = pare_shadowed_new(shadow, job, output);
     return PARE_OK;
 }
 

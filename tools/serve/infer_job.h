@@ -40,7 +40,10 @@ PARE_NODISCARD pare_status pare_infer_job_new(pare_infer_job **out, pare_served 
    caller's reference to the model. */
 void pare_infer_job_submit(pare_infer_job *job, pare_served *served, pare_exchange *x,
                            pare_status st);
-/* Makes the reply of the outputs that were asked for, or hands them to `keep`. */
+/* An input as the request brought it, pictures that were decoded since among them. */
+const pare_infer_tensor *pare_infer_job_given(const pare_infer_job *job, int input);
+/* Makes the reply of the outputs that were asked for, or hands them to `keep`, or compares them
+   where the job is the run of a shadow. Makes `copy` where the model has a shadow. */
 PARE_NODISCARD pare_status pare_infer_job_answer(pare_infer_job *job,
                                                  const pare_infer_tensor *output);
 /* Gives back the memory that it holds, shared and its own: before the exchange's reply. */

@@ -109,20 +109,12 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
 static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_runner *runner,
                           int64_t from)
 {
-    pare_exchange *x = job->x;
     pare_infer_tensor *output =
-        pare_arena_alloc(&x->arena, (size_t)job->wanted_count + 1, sizeof *output);
+        pare_arena_alloc(&job->x->arena, (size_t)job->wanted_count + 1, sizeof *output);
     if (!output) return PARE_MEMORY;
     for (int i = 0; i < job->wanted_count; i++)
         PARE_TRY(slice(run, job, runner, i, from, &output[i]));
-    if (job->shadowed) {
-        x->reply.code = PARE_HTTP_OK;
-        return pare_shadowed_compare(job->shadowed, job, output);
-    }
-    PARE_TRY(pare_infer_job_answer(job, output));
-    pare_shadow *shadow = run->served->options.shadow;
-    if (shadow) job->copy = pare_shadowed_new(shadow, job, output);
-    return PARE_OK;
+    return pare_infer_job_answer(job, output);
 }
 
 static pare_status take(void *user, int64_t item, pare_replica *replica)

@@ -243,7 +243,7 @@ static pare_status copy_all(pare_shadowed *t, const pare_infer_job *job,
     t->output = pare_arena_alloc(arena, (size_t)outputs + 1, sizeof *t->output);
     if (!r->input || !r->wanted || !t->output) return PARE_MEMORY;
     for (int i = 0; i < inputs; i++)
-        PARE_TRY(copy_tensor(t, &r->input[i], job->input[i], job->source[i]));
+        PARE_TRY(copy_tensor(t, &r->input[i], pare_infer_job_given(job, i), job->source[i]));
     for (int i = 0; i < outputs; i++) {
         PARE_TRY(copy_tensor(t, &t->output[i], &output[i], NULL));
         r->wanted[i] = (pare_infer_wanted){.name = t->output[i].name, .binary = true};
@@ -290,7 +290,8 @@ pare_shadowed *pare_shadowed_new(pare_shadow *shadow, const pare_infer_job *job,
         return NULL;
     }
     size_t bytes = sizeof *t;
-    for (int i = 0; i < job->served->input_count; i++) bytes += bytes_of(job->input[i]);
+    for (int i = 0; i < job->served->input_count; i++)
+        bytes += bytes_of(pare_infer_job_given(job, i));
     for (int i = 0; i < job->wanted_count; i++) bytes += bytes_of(&output[i]);
     pare_exchange_init(&t->x, &s->ctx);
     t->x.done = on_done;

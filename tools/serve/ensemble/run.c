@@ -2,6 +2,7 @@
 /* A request to an ensemble. Whoever ends a step begins those that waited for it: the request's own
    thread the first ones, then the instances of the models. The last one to end answers. */
 #include "tools/serve/infer_job.h"
+#include "tools/serve/shadow.h"
 
 #include "runtime/base/clock.h"
 
@@ -189,9 +190,19 @@ static void begin(run *r, step_run *one)
     }
 }
 
+/* Under the lock: nothing is begun any more for a request that no one waits for. */
+static void note_gone(run *r)
+{
+    if (r->code || !__atomic_load_n(&r->job->x->gone, __ATOMIC_RELAXED)) return;
+    r->code = PARE_HTTP_UNAVAILABLE;
+    (void)PARE_FAIL(&r->job->x->ctx, INPUT, "model '%s': no one waits for the request",
+                    r->served->name);
+}
+
 /* Under the lock: a step that waits no longer; NULL: none. */
 static step_run *find_ready(run *r)
 {
+    note_gone(r);
     for (int i = 0; i < r->ensemble->step_count && !r->code; i++) {
         step_run *one = &r->step[i];
         bool ready = !one->begun;
@@ -220,7 +231,7 @@ static pare_status answer(run *r)
 
 static void note(run *r, bool well, double answered)
 {
-    double seconds[PARE_STAGES] = {0};
+    double *seconds = r->job->seconds;
     const double end = pare_seconds();
     seconds[PARE_STAGE_REQUEST] = end - r->job->job.queued;
     seconds[PARE_STAGE_INFER] = answered - r->job->job.queued;
@@ -245,11 +256,15 @@ static void finish(run *r)
     note(r, st == PARE_OK, answered);
     for (int i = 0; i < r->ensemble->step_count; i++) pare_exchange_free(&r->step[i].x);
     (void)pthread_mutex_destroy(&r->lock);
+    pare_shadowed *copy = r->job->copy, *copies = NULL;
+    r->job->copy = NULL;
+    if (copy) pare_shadowed_note(copy, r->job->seconds, &copies);
     pare_infer_job_release(r->job);
     if (st == PARE_OK)
         x->done(x);
     else
         pare_exchange_fail(x, code);
+    pare_shadowed_start(copies);
     pare_served_release(s);
 }
 
@@ -284,6 +299,7 @@ static pare_status run_new(run **out, pare_infer_job *job)
         step_run *one = &r->step[i];
         pare_exchange_init(&one->x, &x->ctx);
         one->x.done = on_done;
+        one->x.deadline = x->deadline;
         one->x.held = x->held;
         one->x.most_held = x->most_held;
         one->x.deadline = x->deadline;

@@ -222,6 +222,14 @@ pare_status pare_preprocess_bind(pare_served *s)
 
 /* --- a request --- */
 
+bool pare_preprocess_takes(const pare_served *s, int input, pare_dtype dtype, int rank,
+                           const int64_t *dim)
+{
+    const int64_t count = s->input[input].shape.dim[0];
+    return s->preprocess && s->preprocess->input == input && dtype == PARE_u8 && rank == 4 &&
+           dim[3] == 3 && (count < 0 || dim[0] == count);
+}
+
 /* What a job's pictures take while they are decoded. */
 typedef struct holding {
     pare_exchange *x;
@@ -250,7 +258,7 @@ static pare_status decode(const pare_infer_job *job, int64_t i, uint8_t *pixel)
 {
     const pare_preprocess *p = job->served->preprocess;
     const pare_infer_tensor *t = job->input[p->input];
-    const pare_bytes *picture = (const pare_bytes *)t->data + i;
+    pare_ctx *ctx = &job->x->ctx;
     char what[512];
     holding h = {.x = job->x};
     pare_picture_options options = p->picture;
@@ -258,8 +266,14 @@ static pare_status decode(const pare_infer_job *job, int64_t i, uint8_t *pixel)
     options.user = &h;
     snprintf(what, sizeof what, "model '%s': input '%s': picture %lld", job->served->name, t->name,
              (long long)i);
-    const pare_status st =
-        pare_picture_decode(&job->x->ctx, pixel, what, picture->data, picture->size, &options);
+    pare_status st;
+    if (t->dtype == PARE_string) {
+        const pare_bytes *file = (const pare_bytes *)t->data + i;
+        st = pare_picture_decode(ctx, pixel, what, file->data, file->size, &options);
+    } else {
+        const uint8_t *rgb = (const uint8_t *)t->data + t->bytes / (size_t)t->dim[0] * (size_t)i;
+        st = pare_picture_fit(ctx, pixel, what, rgb, t->dim[2], t->dim[1], &options);
+    }
     pare_exchange_let_go(job->x, h.bytes);
     return st;
 }

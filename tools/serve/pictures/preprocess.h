@@ -40,6 +40,11 @@ typedef struct pare_preprocess {
    where the model has an axis of samples, else (pictures). PARE_INPUT: no input is like that. */
 PARE_NODISCARD pare_status pare_preprocess_bind(struct pare_served *s);
 
+/* May a request bring this tensor of pixels, (pictures, height, width, 3) of uint8, in place of
+   strings? */
+bool pare_preprocess_takes(const struct pare_served *s, int input, pare_dtype dtype, int rank,
+                           const int64_t *dim);
+
 /* Replaces a job's pictures by their pixels, which last until pare_infer_job_release; done once.
    PARE_INPUT: a picture is wrong. PARE_MEMORY: too much is waiting. */
 PARE_NODISCARD pare_status pare_preprocess_run(struct pare_infer_job *job);
