@@ -69,6 +69,7 @@ struct pare_device {
     char driver[32];     /* the newest CUDA version it serves: "13.0" */
     char bus[32];        /* where it sits, as its driver's tools name it: "00000000:65:00.0" */
     size_t memory_bytes; /* of the device, or the limit that was set */
+    char versions[128];  /* of the driver and of the libraries that compute; "": not asked yet */
 };
 
 struct pare_stream {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tuner on the device, or the emulated one, whose clock counts pieces of work: kernels that fill
-   their output so many times. */
+/* The tuner on the device, or the emulated one, whose clock counts pieces of work: kernels that
+   fill their output so many times. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/exec/plan.h"
 #include "tests/simt/testing.h"
@@ -154,6 +154,96 @@ static void another_key_is_timed_again(void **state)
     teardown(&f);
 }
 
+/* Opens the device again, as another process does. */
+static void reopen(fixture *f)
+{
+    pare_device_close(f->device);
+    assert_int_equal(pare_cuda_open(&f->ctx, &f->device, 0, 0), PARE_OK);
+    f->prep.device = f->device;
+}
+
+static int times_of(fixture *f, const pare_kernel *const *list)
+{
+    runs = 0;
+    assert_string_equal(choose(f, true, list), "once");
+    return runs;
+}
+
+/* A library of another version may have another choice of algorithms behind the same name. */
+static void another_library_is_timed_again(void **state)
+{
+    (void)state;
+    fixture f;
+    static const pare_kernel *const list[] = {&often, &once, NULL};
+    const int version = simt_set.blas;
+    setup(&f);
+    f.prep.in_count = 1;
+    assert_true(times_of(&f, list) > 0);
+    reopen(&f);
+    assert_int_equal(times_of(&f, list), 0);
+    strcpy(f.device->versions, "driver 1, cuBLAS 2, cuBLASLt 3");
+    assert_true(times_of(&f, list) > 0);
+    if (simt_emulated()) {
+        simt_set.blas = 130200;
+        reopen(&f);
+        assert_true(times_of(&f, list) > 0);
+        assert_non_null(strstr(f.device->versions, "cuBLAS 13.2.0, cuBLASLt 13.2.0"));
+        assert_int_equal(times_of(&f, list), 0);
+        simt_set.blas = version;
+        reopen(&f);
+        assert_int_equal(times_of(&f, list), 0);
+    }
+    teardown(&f);
+}
+
+static int warnings;
+
+static void count_warning(void *user, pare_log_level level, const char *line)
+{
+    (void)user, (void)line;
+    warnings += level == PARE_LOG_WARNING;
+}
+
+static void file_write(const fixture *f, const char *text)
+{
+    FILE *file = fopen(f->file, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* Whatever the file holds, its times are not taken, one warning says so, and they are made again.
+   Of a whole file one byte of the machine's name is another. */
+static void a_file_of_no_use_is_said_once(void **state)
+{
+    (void)state;
+    fixture f;
+    char whole[1024] = "";
+    static const pare_kernel *const list[] = {&often, &once, NULL};
+    static const char *const bad[] = {"", "{", "[]", "{\"pare_timing\": 1, \"machines\": 3}",
+                                      "{\"pare_timing\": 1, \"machines\": {\"x\": {}}}"};
+    setup(&f);
+    f.prep.in_count = 1;
+    f.ctx.log = count_warning;
+    choose(&f, true, list);
+    FILE *file = fopen(f.file, "r");
+    assert_non_null(file);
+    assert_true(fread(whole, 1, sizeof whole - 1, file) > 0);
+    fclose(file);
+    char *kernels = strstr(whole, ", kernels ");
+    assert_non_null(kernels);
+    kernels[10] = kernels[10] == '0' ? '1' : '0';
+    for (int i = 0; i < 6; i++) {
+        file_write(&f, i < 5 ? bad[i] : whole);
+        warnings = 0;
+        assert_true(times_of(&f, list) > 0);
+        assert_int_equal(warnings, 1);
+        assert_int_equal(times_of(&f, list), 0);
+        assert_int_equal(warnings, 1);
+    }
+    teardown(&f);
+}
+
 static void failures_are_passed_on_and_a_full_device_is_none(void **state)
 {
     (void)state;
@@ -174,6 +264,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(the_devices_own_clock_decides_once),
         device_test(another_key_is_timed_again),
+        device_test(another_library_is_timed_again),
+        device_test(a_file_of_no_use_is_said_once),
         device_test(failures_are_passed_on_and_a_full_device_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,6 +133,12 @@ int cublasDestroy_v2(void *p)
     return here.code ? injected(here.code) : PARE_BLAS_SUCCESS;
 }
 
+int cublasGetProperty(int which, int *value)
+{
+    BLAS_CALL("cublasGetProperty");
+    return library_property(which, value);
+}
+
 // Takes the workspace back to the library's own, as documented.
 int cublasSetStream_v2(void *p, void *stream)
 {

@@ -270,6 +270,12 @@ int cublasLtDestroy(void *h)
     LT_END("cublasLtDestroy", handle, h, HANDLE);
 }
 
+int cublasLtGetProperty(int which, int *value)
+{
+    LT_CALL("cublasLtGetProperty");
+    return library_property(which, value);
+}
+
 int cublasLtMatmulDescCreate(void **out, int compute, int scale)
 {
     LT_CALL("cublasLtMatmulDescCreate");

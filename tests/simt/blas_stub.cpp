@@ -50,6 +50,14 @@ int refuse(const char *library, const char *why)
     return PARE_BLAS_NOT_SUPPORTED;
 }
 
+int library_property(int which, int *value)
+{
+    const int part[] = {simt_set.blas / 10000, simt_set.blas / 100 % 100, simt_set.blas % 100};
+    if (which < 0 || which > 2) return PARE_BLAS_INVALID_VALUE;
+    *value = part[which];
+    return PARE_BLAS_SUCCESS;
+}
+
 int injected(int code)
 {
     return code == cudaErrorMemoryAllocation ? PARE_BLAS_ALLOC_FAILED : PARE_BLAS_EXECUTION_FAILED;

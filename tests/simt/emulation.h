@@ -8,6 +8,7 @@
      SIMT_DEVICES=N  SIMT_MEMORY=BYTES                devices, and memory of each
      SIMT_CACHE=BYTES                                 L2 of each
      SIMT_DRIVER=N  SIMT_ARCHITECTURE=N               the driver's version (13000; 0: none), sm_N
+     SIMT_BLAS_VERSION=N                              of cuBLAS and cuBLASLt (130100: 13.1.0)
      SIMT_FAIL=N:CODE[:sticky]                        the N-th call that can fail returns CODE
      SIMT_CALLS=FILE                                  number and name of each such call
      SIMT_LEAKS=1                                     what was not released is an error at the end
@@ -48,6 +49,7 @@ typedef struct simt_settings {
     int driver; /* version of the driver: 13000 */
     size_t memory;
     int cache; /* bytes of L2 */
+    int blas;  /* version of cuBLAS and cuBLASLt: 130100 is 13.1.0 */
 } simt_settings;
 
 extern simt_settings simt_set;
