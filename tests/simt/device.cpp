@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device's properties, launches with their limits, error state. The numbers are an H200's but
-// for the count of multiprocessors, which SIMT settings choose.
+// for the count of multiprocessors and the L2, which SIMT settings choose.
 #include "engine.h"
 #include "simt_device.h"
 #include <cstdlib>

@@ -6,7 +6,7 @@
      SIMT_SEED=N  SIMT_PREEMPT=N                      of random choices; checker: switch after about
                                                       every N-th access
      SIMT_DEVICES=N  SIMT_MEMORY=BYTES                devices, and memory of each
-     SIMT_CACHE=BYTES                                 L2 of each
+     SIMT_CACHE=BYTES                                 L2 of each (1 MiB: emulated copies take time)
      SIMT_DRIVER=N  SIMT_ARCHITECTURE=N               the driver's version (13000; 0: none), sm_N
      SIMT_BLAS_VERSION=N                              of cuBLAS and cuBLASLt (130100: 13.1.0)
      SIMT_FAIL=N:CODE[:sticky]                        the N-th call that can fail returns CODE

@@ -85,6 +85,7 @@ static pare_status device_fill(pare_ctx *ctx, cuda_device *d)
              (unsigned)facts.pciBusID, (unsigned)facts.pciDeviceID);
     if (d->limit >= facts.totalGlobalMem) d->limit = 0;
     d->device.memory_bytes = d->limit ? d->limit : facts.totalGlobalMem;
+    d->device.cache = facts.l2CacheSize > 0 ? (size_t)facts.l2CacheSize : 0;
     PARE_TRY(pool_new(ctx, d));
     return pare_cuda_streams.open(ctx, &d->device, &d->device.setup);
 }

@@ -59,8 +59,7 @@ bool pare_blas_node_integers(const pare_prep *prep, const pare_cuda_gemm_args *p
         (double)p->rows * p->columns * p->depth < LEAST_MACS ||
         !pare_blas_epilogue_fits(y, p->columns, p->y_row))
         return false;
-    const pare_cuda_blas *blas = pare_cuda_blas_find(prep->ctx, prep->device);
-    if (!blas) return false;
+    if (!pare_cuda_blas_find(prep->ctx, prep->device)) return false;
     n->int8 = n->packs = n->follows = true;
     n->bias = -1;
     n->rows = p->rows, n->y_row = p->y_row, n->x_row = p->x_row;
@@ -76,7 +75,7 @@ bool pare_blas_node_integers(const pare_prep *prep, const pare_cuda_gemm_args *p
                                .ld_d = p->columns,
                                .count = 1,
                                .x_aligned = PARE_BLAS_ALIGNED};
-    rows_share(n, blas->cache);
+    rows_share(n, prep->device->cache);
     if (flips) n->p.x_aligned = PARE_BLAS_ALIGNED;
     return pare_blas_product_fits(&n->p);
 }
