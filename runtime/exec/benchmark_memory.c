@@ -66,31 +66,40 @@ static pare_status upload_repeated(const pare_prep *p, char *to, size_t bytes, c
     for (size_t at = 0; at < bytes; at += period)
         PARE_TRY(d->backend->upload(p->ctx, d->setup, to + at, pattern,
                                     bytes - at < period ? bytes - at : period));
-    return d->backend->sync(p->ctx, d->setup);
+    return PARE_OK;
+}
+
+/* Random numbers of the type; NULL: out of memory. */
+static const char *pattern_of(pare_benchmark_memory *m, pare_dtype type, size_t period)
+{
+    char **pattern = &m->pattern[type];
+    if (!*pattern) {
+        *pattern = pare_arena_alloc(&m->arena, period, 1);
+        if (*pattern) pattern_fill(type, *pattern);
+    }
+    return *pattern;
 }
 
 /* The same input of all sets. */
-static pare_status input_fill(const pare_benchmark_memory *m, const pare_prep *p, size_t at,
+static pare_status input_fill(pare_benchmark_memory *m, const pare_prep *p, size_t at,
                               const pare_view *v)
 {
     const size_t bytes = pare_view_bytes(v);
-    const size_t period = PATTERN * (size_t)pare_type(v->dtype)->bits / 8;
-    pare_status st = PARE_OK;
-    char *pattern = NULL;
-    if (!bytes || (!v->data && !is_random(v->dtype))) return PARE_OK;
-    if (!v->data) {
-        pattern = pare_alloc(p->ctx, period, 1);
-        if (!pattern) return PARE_MEMORY;
-        pattern_fill(v->dtype, pattern);
+    size_t period = bytes;
+    const char *from = v->data;
+    if (!bytes || (!from && !is_random(v->dtype))) return PARE_OK;
+    if (!from) {
+        period = PATTERN * (size_t)pare_type(v->dtype)->bits / 8;
+        from = pattern_of(m, v->dtype, period);
+        if (!from) return PARE_MEMORY;
     }
-    for (int s = 0; s < m->sets && st == PARE_OK; s++)
-        st = upload_repeated(p, m->memory + (size_t)s * m->set_bytes + at, bytes,
-                             pattern ? pattern : v->data, pattern ? period : bytes);
-    pare_free(pattern);
-    return st;
+    for (int s = 0; s < m->sets; s++)
+        PARE_TRY(
+            upload_repeated(p, m->memory + (size_t)s * m->set_bytes + at, bytes, from, period));
+    return p->device->backend->sync(p->ctx, p->device->setup);
 }
 
-static pare_status fill(const pare_benchmark_memory *m, const pare_prep *p)
+static pare_status fill(pare_benchmark_memory *m, const pare_prep *p)
 {
     const pare_device *d = p->device;
     size_t end = 0;
@@ -130,6 +139,7 @@ pare_status pare_benchmark_memory_open(pare_benchmark_memory *out, const pare_pr
     }
     if (st != PARE_OK) return st;
     out->device = prep->device;
+    pare_arena_init(&out->arena, prep->ctx);
     st = fill(out, prep);
     if (st != PARE_OK) pare_benchmark_memory_close(out);
     return st;
@@ -137,7 +147,9 @@ pare_status pare_benchmark_memory_open(pare_benchmark_memory *out, const pare_pr
 
 void pare_benchmark_memory_close(pare_benchmark_memory *m)
 {
-    if (m->device) m->device->backend->free(m->device, m->memory);
+    if (!m->device) return;
+    m->device->backend->free(m->device, m->memory); /* waits for the copies */
+    pare_arena_free(&m->arena);
     *m = (pare_benchmark_memory){0};
 }
 

@@ -16,6 +16,8 @@ typedef struct pare_benchmark_memory {
     char *memory;        /* (sets, set_bytes), then flush bytes */
     int sets;
     size_t set_bytes, flush;
+    pare_arena arena; /* what copies that are not done yet may still read: */
+    char *pattern[PARE_DTYPE_COUNT];
 } pare_benchmark_memory;
 
 /* PARE_MEMORY where the device has no room for one set; with less than for all there is one, and no
