@@ -86,6 +86,11 @@ static pare_status device_fill(pare_ctx *ctx, cuda_device *d)
     if (d->limit >= facts.totalGlobalMem) d->limit = 0;
     d->device.memory_bytes = d->limit ? d->limit : facts.totalGlobalMem;
     d->device.cache = facts.l2CacheSize > 0 ? (size_t)facts.l2CacheSize : 0;
+    if (!facts.memoryPoolsSupported)
+        return PARE_FAIL(ctx, DEVICE,
+                         "%s: the driver has no memory pools for it, which pare takes its memory "
+                         "from (a virtual GPU may lack them); use --device cpu",
+                         d->device.name);
     PARE_TRY(pool_new(ctx, d));
     return pare_cuda_streams.open(ctx, &d->device, &d->device.setup);
 }
