@@ -64,6 +64,7 @@ void pare_cache_key_begin(pare_hash *key, const pare_cache *cache, pare_device *
     pare_cache_key_add_text(key, PARE_VERSION);
     pare_cache_key_add_text(key, cache->kind);
     pare_cache_key_add_text(key, machine);
+    if (device && device->tf32) pare_cache_key_add_text(key, "tf32");
 }
 
 pare_status pare_cache_key_add_file(pare_ctx *ctx, pare_hash *key, const char *path)

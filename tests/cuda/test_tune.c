@@ -181,6 +181,10 @@ static void another_library_is_timed_again(void **state)
     assert_true(times_of(&f, list) > 0);
     reopen(&f);
     assert_int_equal(times_of(&f, list), 0);
+    f.device->tf32 = true;
+    assert_true(times_of(&f, list) > 0);
+    f.device->tf32 = false;
+    assert_int_equal(times_of(&f, list), 0);
     strcpy(f.device->versions, "driver 1, cuBLAS 2, cuBLASLt 3");
     assert_true(times_of(&f, list) > 0);
     if (simt_emulated()) {

@@ -27,6 +27,7 @@ struct product {
     bool integer_scale;
     int epilogue;
     const void *bias; /* of D's type */
+    bool tf32;        /* factors are rounded to it first */
 };
 
 size_t type_bytes(int type); /* 0: not modelled */

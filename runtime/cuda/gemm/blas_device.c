@@ -56,7 +56,7 @@ void pare_cuda_blas_close(pare_cuda_blas *b)
     pare_free(b);
 }
 
-/* TF32 stays off: sums of 32-bit floats are of 32-bit products. */
+/* The mode allows no TF32: a product says itself what it is computed in. */
 static pare_status handle_set(pare_ctx *ctx, const pare_blas_api *api, pare_stream *stream,
                               pare_cuda_stream_blas *q)
 {

@@ -66,6 +66,7 @@ bool pare_blas_node_integers(const pare_prep *prep, const pare_cuda_gemm_args *p
     const bool flips = prep->in[0].dtype == PARE_u8;
     n->p = (pare_blas_product){.type = PARE_BLAS_S8,
                                .d_type = PARE_BLAS_S32,
+                               .compute = PARE_BLAS_COMPUTE_S32,
                                .trans_w = 1,
                                .epilogue = PARE_LT_EPILOGUE_NONE,
                                .m = p->columns,
