@@ -56,14 +56,15 @@ void pare_cache_key_add_text(pare_hash *key, const char *text)
     pare_cache_key_add(key, text ? text : "", text ? strlen(text) + 1 : 0);
 }
 
-void pare_cache_key_begin(pare_hash *key, const pare_cache *cache, const pare_device *device)
+void pare_cache_key_begin(pare_hash *key, const pare_cache *cache, pare_device *device)
 {
-    char machine[320];
+    char machine[PARE_MACHINE_NAME];
     *key = (pare_hash){0};
-    pare_machine_name(machine, sizeof machine, device);
+    pare_machine_name(cache->ctx, machine, sizeof machine, device);
     pare_cache_key_add_text(key, PARE_VERSION);
     pare_cache_key_add_text(key, cache->kind);
     pare_cache_key_add_text(key, machine);
+    if (device && device->tf32) pare_cache_key_add_text(key, "tf32");
 }
 
 pare_status pare_cache_key_add_file(pare_ctx *ctx, pare_hash *key, const char *path)

@@ -20,7 +20,7 @@ typedef struct pare_cache {
 
 /* --- keys: begun with the program's version, the kind and the machine --- */
 
-void pare_cache_key_begin(pare_hash *key, const pare_cache *cache, const pare_device *device);
+void pare_cache_key_begin(pare_hash *key, const pare_cache *cache, pare_device *device);
 void pare_cache_key_add(pare_hash *key, const void *data, size_t bytes);
 void pare_cache_key_add_text(pare_hash *key, const char *text); /* NULL differs from "" */
 /* A file's content, by pare_file_hash_quick. */

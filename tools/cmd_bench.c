@@ -27,7 +27,7 @@ typedef struct bench_options {
     const char *percentile, *profile, *trace, *cache, *append;
     double warm_up, duration;
     int64_t iterations, streams;
-    bool no_tune;
+    bool no_tune, tf32;
 } bench_options;
 
 #define OPTIONS bench_options
@@ -49,6 +49,7 @@ static const pare_option table[] = {
     PARE_OPT_OUTPUT("append", "results.csv", append,
                     "add a row for the model to a table that grows"),
     PARE_OPT_FLAG("no-tune", no_tune, "take the first kernel that can, without timing the others"),
+    PARE_OPT_TF32,
     PARE_OPT_FOLDER("cache", "DIR", cache,
                     "keep kernel timings here, so that the next start is fast"),
     {0},
@@ -234,6 +235,7 @@ static pare_status bench(pare_tool *tool, const bench_options *o, const pare_mod
     int count;
     PARE_TRY(choose_shapes(tool, model, o, &shapes, &count));
     PARE_TRY(pare_tool_open_device(tool));
+    if (o->tf32) pare_tool_allow_tf32(tool);
     options.device = tool->device;
     PARE_TRY(pare_model_count(tool->ctx, model, &facts));
     char hash[33];

@@ -21,7 +21,7 @@ typedef struct run_options {
     pare_source_options source;
     pare_list input;
     const char *output, *cache;
-    bool reference, no_tune;
+    bool reference, no_tune, tf32;
 } run_options;
 
 #define OPTIONS run_options
@@ -36,6 +36,7 @@ static const pare_option table[] = {
                     "time the kernels that can, once per shape, and keep the times here; without "
                     "it the first that can is taken"),
     PARE_OPT_FLAG("no-tune", no_tune, "only read the times of --cache"),
+    PARE_OPT_TF32,
     PARE_SOURCE_ROWS("samples to run, evenly spaced (all)"),
     {0},
 };
@@ -233,6 +234,7 @@ static pare_status run_loaded(pare_tool *tool, pare_model *model, const run_opti
     if (!shapes) return PARE_MEMORY;
     PARE_TRY(load_all(tool, model, o, list, count));
     PARE_TRY(pare_tool_open_device(tool));
+    if (o->tf32) pare_tool_allow_tf32(tool);
     pare_plan_options options = plan_options(tool, o);
     PARE_TRY(check_files(tool, model->graph, o->output, list, count));
     for (int i = 0; i < count; i++) shapes[i] = (pare_input_shape){list[i].name, list[i].shape};
@@ -335,6 +337,7 @@ static pare_status run_data(pare_tool *tool, const pare_model *model, const run_
     PARE_TRY(pare_check_output(tool->ctx, o->output, inputs, 2));
     PARE_TRY(pare_source_open(tool, &source, model, &o->source, -1));
     pare_plan_options options = plan_options(tool, o); /* the device is open by now */
+    if (o->tf32) pare_tool_allow_tf32(tool);
     pare_status st = pare_predictor_new(tool->ctx, &predictor, model, source.data, source.inputs,
                                         source.input_count, &options);
     if (st == PARE_OK)

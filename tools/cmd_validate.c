@@ -14,7 +14,7 @@ typedef struct validate_options {
     pare_common common;
     pare_source_options source;
     const char *report, *append, *cache;
-    bool latency, any_accuracy;
+    bool latency, any_accuracy, tf32;
 } validate_options;
 
 #define OPTIONS validate_options
@@ -33,6 +33,7 @@ static const pare_option table[] = {
                   "--threads says more"),
     PARE_OPT_FLAG("any-accuracy", any_accuracy,
                   "continue where the first model's accuracy is near chance"),
+    PARE_OPT_TF32,
     {0},
 };
 
@@ -101,6 +102,7 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_status st = pare_validation_open(&validation, tool->arg);
     if (st == PARE_OK)
         st = pare_source_open(tool, &source, validation.model[0].model, &o->source, -1);
+    if (st == PARE_OK && o->tf32) pare_tool_allow_tf32(tool);
     if (st == PARE_OK) st = compare_watched(&validation, &source, o);
     if (st == PARE_OK) st = show(tool, o->report);
     if (st == PARE_OK) st = pare_results_append(tool->ctx, o->append, tool->facts);

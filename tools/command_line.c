@@ -177,3 +177,13 @@ pare_status pare_tool_open_device(pare_tool *tool)
     if (tool->device) pare_log(tool->ctx, PARE_LOG_INFO, "on %s", tool->device->name);
     return PARE_OK;
 }
+
+void pare_tool_allow_tf32(pare_tool *tool)
+{
+    if (!tool->device) {
+        pare_log(tool->ctx, PARE_LOG_WARNING, "--tf32 changes nothing on the CPU");
+        return;
+    }
+    tool->device->tf32 = true;
+    json_object_set_new(tool->facts, "tf32", json_true());
+}

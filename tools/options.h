@@ -46,6 +46,10 @@ typedef struct pare_option {
         name, letter, PARE_OPTION_##kind, value, offsetof(OPTIONS, field), low, high, help         \
     }
 #define PARE_OPT_FLAG(name, field, help) PARE_OPT_ROW(0, FLAG, name, NULL, field, 0, 0, help)
+#define PARE_OPT_TF32                                                                              \
+    PARE_OPT_FLAG("tf32", tf32,                                                                    \
+                  "let a GPU's libraries round the factors of f32 products to TF32, 10 bits "      \
+                  "behind the point: faster, less exact")
 #define PARE_OPT_INT(name, value, field, low, high, help)                                          \
     PARE_OPT_ROW(0, INT, name, value, field, low, high, help)
 #define PARE_OPT_REAL(name, value, field, low, high, help)                                         \
@@ -114,6 +118,9 @@ struct pare_tool {
    opened before: they are read in a child of this process, and a process that has used CUDA does
    not fork. */
 PARE_NODISCARD pare_status pare_tool_open_device(pare_tool *tool);
+/* --tf32, of a device that is open and before plans; the facts say so. A warning says that the CPU
+   has none. */
+void pare_tool_allow_tf32(pare_tool *tool);
 
 /* The commands in the order of their use, NULL-ended (commands.c). */
 extern const pare_command *const pare_commands[];

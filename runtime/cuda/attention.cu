@@ -82,7 +82,7 @@ static cudaError_t attention_launch(const pare_cuda_attend *a, cudaStream_t stre
     int64_t blocks = a->queries;
     for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) blocks *= a->heads[i];
     if (blocks == 0 || a->width == 0) return cudaSuccess;
-    SIMT_LAUNCH(attention_query, dim3((unsigned)blocks), dim3(THREADS),
+    SIMT_LAUNCH(attention_query, dim3(pare_cuda_blocks(blocks)), dim3(THREADS),
                 (size_t)a->keys * sizeof(float), stream, *a);
     return cudaGetLastError();
 }
@@ -95,8 +95,10 @@ static bool attention_can(const pare_prep *p)
     int r = p->out[0].rank;
     if (!pare_cuda_can_float(p, 3) || (masked && !pare_cuda_is_float(p->in[3].dtype))) return false;
     const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
-    return r >= 2 && r <= MOST_RANK && x.q.rank == r && x.k.rank == r && x.v.rank == r &&
-           x.k.dim[r - 2] <= INT32_MAX / 2;
+    if (r < 2 || r > MOST_RANK || x.q.rank != r || x.k.rank != r || x.v.rank != r) return false;
+    const int64_t depth = x.q.dim[r - 1], width = p->out[0].dim[p->out[0].rank - 1];
+    return x.k.dim[r - 2] <= INT32_MAX / 2 && depth <= INT32_MAX / 2 && width <= INT32_MAX / 2 &&
+           (width == 0 || pare_view_count(&p->out[0]) / width <= INT32_MAX);
 }
 
 static bool plain_can(const pare_prep *p)

@@ -327,7 +327,7 @@ static cudaError_t flash_launch(const pare_cuda_attend *a, cudaStream_t stream)
     auto kernel = attention_flash<KIND, D, MASK>;
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, bytes);
     if (error != cudaSuccess) return error;
-    SIMT_LAUNCH(kernel, dim3((unsigned)blocks), dim3(THREADS), (size_t)bytes, stream, *a);
+    SIMT_LAUNCH(kernel, dim3(pare_cuda_blocks(blocks)), dim3(THREADS), (size_t)bytes, stream, *a);
     return cudaGetLastError();
 }
 

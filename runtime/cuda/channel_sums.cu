@@ -101,11 +101,11 @@ extern "C" cudaError_t pare_cuda_sums_launch(const pare_cuda_sums *s, cudaStream
     const dim3 block(PARE_CUDA_BLOCK);
     if (s->step[0] == 1)
         SIMT_LAUNCH(sum_parts<ACROSS>,
-                    dim3((unsigned)((s->channels + ACROSS - 1) / ACROSS), (unsigned)s->parts),
+                    dim3(pare_cuda_blocks((s->channels + ACROSS - 1) / ACROSS), (unsigned)s->parts),
                     block, 0, stream, *s);
     else
-        SIMT_LAUNCH(sum_parts<1>, dim3((unsigned)s->channels, (unsigned)s->parts), block, 0, stream,
-                    *s);
+        SIMT_LAUNCH(sum_parts<1>, dim3(pare_cuda_blocks(s->channels), (unsigned)s->parts), block, 0,
+                    stream, *s);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
     PARE_CUDA_LAUNCH_EACH(join_sums, s->channels, *s);

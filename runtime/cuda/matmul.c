@@ -23,6 +23,7 @@ bool pare_cuda_matmul_read(const pare_prep *prep, pare_matmul_args *a, pare_cuda
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
     if (!pare_cuda_weights_fit(prep) || w->rank != 2 || x->rank < 2 || y->rank < 2) return false;
     if (!pare_cuda_readable(prep, pare_matmul_args_read(prep, a))) return false;
+    if (!pare_cuda_gemm_counts(a->columns, a->depth)) return false;
     matrix_set(prep, a, p);
     return !a->trans_a && a->alpha == 1 && a->beta == 1 && !a->q.w_zero && pare_view_rowmajor(x) &&
            pare_view_rowmajor(y) && pare_cuda_bias_fits(prep, a->at.bias, a->columns) &&

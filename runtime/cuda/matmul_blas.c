@@ -71,6 +71,7 @@ static bool floats_read(const pare_prep *prep, pare_blas_node *n, bool *widens)
                           .m_step = f.b.stride[f.b.rank - 1]};
     pare_blas_product *p = &n->p;
     p->type = p->d_type = pare_blas_type(x->dtype);
+    p->compute = pare_blas_compute(prep->device, x->dtype);
     p->m = p->ld_d = f.columns, p->n = f.rows, p->k = f.depth;
     if (!lines_of(&f.a, f.a.rank - 1, f.a.rank - 2, &p->trans_x, &p->ld_x) ||
         !lines_of(&f.b, f.b.rank - 2, f.b.rank - 1, &p->trans_w, &p->ld_w))
@@ -238,7 +239,7 @@ static pare_status batched_run(const pare_call *c)
         c->bound, p->trans_w ? PARE_BLAS_T : PARE_BLAS_N, p->trans_x ? PARE_BLAS_T : PARE_BLAS_N,
         (int)p->m, (int)p->n, (int)p->k, &s->alpha, c->in[1].data, type, (int)p->ld_w, p->w_batch,
         c->in[0].data, type, (int)p->ld_x, p->x_batch, &beta, c->out[0].data, type, (int)p->ld_d,
-        p->d_batch, (int)p->count, PARE_BLAS_COMPUTE_F32, PARE_BLAS_ALGO_DEFAULT);
+        p->d_batch, (int)p->count, (int)p->compute, PARE_BLAS_ALGO_DEFAULT);
     return pare_cuda_blas_status(c->ctx, c->node, code, "cublasGemmStridedBatchedEx");
 }
 

@@ -230,7 +230,7 @@ static pare_status floats_upload(pare_prep *prep, any *s, const float *scale, co
 bool pare_cuda_factors_fit(const pare_prep *prep, const pare_cuda_factors *f)
 {
     return pare_view_rowmajor(&prep->out[0]) && leading_count(&f->y) <= PARE_CUDA_MOST_BATCHES &&
-           f->columns <= INT32_MAX / 2 && f->depth <= INT32_MAX / 8;
+           pare_cuda_gemm_counts(f->columns, f->depth);
 }
 
 /* --- MatMul, Gemm, FusedMatMul --- */

@@ -333,7 +333,8 @@ template <class T, class A>
 static cudaError_t launch(const pare_cuda_reduce *r, cudaStream_t stream)
 {
     const int64_t outputs = r->kept.count, beside = r->columns ? 32 : WARPS / r->warps;
-    const dim3 grid((unsigned)((outputs + beside - 1) / beside), (unsigned)r->parts), block(BLOCK);
+    const dim3 grid(pare_cuda_blocks((outputs + beside - 1) / beside), (unsigned)r->parts),
+        block(BLOCK);
     if (outputs == 0) return cudaSuccess;
     if (r->columns)
         SIMT_LAUNCH((reduce_columns<T, A>), grid, block, 0, stream, *r);

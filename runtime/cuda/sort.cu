@@ -120,7 +120,7 @@ template <class A> static __global__ void __launch_bounds__(BLOCK) scan_columns(
 template <class A> static cudaError_t scan(const pare_cuda_scan *s, cudaStream_t stream)
 {
     const int64_t beside = s->columns ? BLOCK : WARPS / s->warps; /* lanes of one block */
-    const dim3 grid((unsigned)((s->lanes.count + beside - 1) / beside)), block(BLOCK);
+    const dim3 grid(pare_cuda_blocks((s->lanes.count + beside - 1) / beside)), block(BLOCK);
     if (s->lanes.count == 0 || s->n == 0) return cudaSuccess;
     if (s->columns)
         SIMT_LAUNCH(scan_columns<A>, grid, block, 0, stream, *s);
@@ -275,10 +275,10 @@ static cudaError_t top_launch(const pare_cuda_top *t, cudaStream_t stream)
 {
     const int64_t lanes = t->lanes.count, pieces = t->padded / PARE_CUDA_SORT_SHARED;
     const int64_t pairs = lanes * t->padded / 2;
-    const dim3 block(BLOCK), whole((unsigned)(lanes * pieces));
+    const dim3 block(BLOCK), whole(pare_cuda_blocks(lanes * pieces));
     if (lanes == 0 || t->k == 0) return cudaSuccess;
     if (t->padded <= PARE_CUDA_SORT_SHARED) {
-        SIMT_LAUNCH(top_shared, dim3((unsigned)lanes), block, 0, stream, *t);
+        SIMT_LAUNCH(top_shared, dim3(pare_cuda_blocks(lanes)), block, 0, stream, *t);
         return cudaGetLastError();
     }
     SIMT_LAUNCH(top_piece, whole, block, 0, stream, *t, (int64_t)PARE_CUDA_SORT_SHARED, true);

@@ -40,9 +40,10 @@ static double bytes_of(const pare_prep *p)
 
 /* A device that is too full for a trial is no reason to fail: that kernel is left out. */
 static pare_status time_alone(pare_kernel_benchmark *t, const pare_kernel *kernel,
-                              const pare_prep *prep, double rival, double *seconds)
+                              const pare_prep *prep, const pare_benchmark_memory *memory,
+                              double rival, double *seconds)
 {
-    pare_status st = pare_kernel_benchmark_open(t, kernel, prep);
+    pare_status st = pare_kernel_benchmark_open(t, kernel, prep, memory);
     if (st == PARE_OK) st = pare_kernel_benchmark_time(t, rival, seconds);
     if (st != PARE_MEMORY || !prep->device) return st;
     pare_ctx_clear(prep->ctx);
@@ -63,13 +64,15 @@ static void close_slow(autotune *c, int count, const double *seconds, double bes
     }
 }
 
+/* On a device (memory), of which one trial is open at a time, and on the CPU. */
 static pare_status time_each(autotune *c, const pare_kernel *const *kernel, int count,
-                             const pare_prep *prep, double *seconds)
+                             const pare_prep *prep, const pare_benchmark_memory *memory,
+                             double *seconds)
 {
     const bool keep = !prep->device && count * bytes_of(prep) <= MOST_BYTES;
     double best = 1e30;
     for (int i = 0; i < count; i++) {
-        PARE_TRY(time_alone(&c->trial[i], kernel[i], prep, best, &seconds[i]));
+        PARE_TRY(time_alone(&c->trial[i], kernel[i], prep, memory, best, &seconds[i]));
         if (!keep) pare_kernel_benchmark_close(&c->trial[i]);
         best = fmin(best, seconds[i]);
         close_slow(c, i + 1, seconds, best);
@@ -113,6 +116,20 @@ static pare_status run_rounds(autotune *c, int count, double *seconds)
     return PARE_OK;
 }
 
+/* A device that has no room for the tensors themselves times nothing: the first kernel serves. */
+static pare_status time_on_device(autotune *c, const pare_kernel *const *kernel, int count,
+                                  const pare_prep *prep, double *seconds)
+{
+    pare_benchmark_memory memory;
+    pare_status st = pare_benchmark_memory_open(&memory, prep);
+    for (int i = 0; i < count; i++) seconds[i] = INFINITY;
+    if (st == PARE_MEMORY) return pare_ctx_clear(prep->ctx), PARE_OK;
+    if (st == PARE_OK) st = time_each(c, kernel, count, prep, &memory, seconds);
+    for (int i = 0; i < count; i++) pare_kernel_benchmark_close(&c->trial[i]);
+    pare_benchmark_memory_close(&memory);
+    return st;
+}
+
 /* Seconds (count) of a run of each kernel, INFINITY where a device has no memory left
    for it. Those that are close were run in turn, so that what disturbs one disturbs all. */
 static pare_status time_kernels(const pare_kernel *const *kernel, int count, const pare_prep *prep,
@@ -120,7 +137,8 @@ static pare_status time_kernels(const pare_kernel *const *kernel, int count, con
 {
     autotune *c = pare_alloc(prep->ctx, 1, sizeof *c);
     if (!c) return PARE_MEMORY;
-    pare_status st = time_each(c, kernel, count, prep, seconds);
+    pare_status st = prep->device ? time_on_device(c, kernel, count, prep, seconds)
+                                  : time_each(c, kernel, count, prep, NULL, seconds);
     if (st == PARE_OK && c->left > 1) st = run_rounds(c, count, seconds);
     for (int i = 0; i < count; i++) pare_kernel_benchmark_close(&c->trial[i]);
     pare_free(c);
@@ -195,6 +213,7 @@ static void key_of(const pare_prep *p, const pare_kernel *const *able, int count
     pare_key_add(&sum, 2, &p->threads, sizeof p->threads);
     pare_key_add(&sum, 3, &p->dying, sizeof p->dying);
     pare_key_add(&sum, 4, &p->deterministic, sizeof p->deterministic);
+    if (p->device) pare_key_add(&sum, 5, &p->device->tf32, sizeof p->device->tf32);
     pare_key_add_attrs(&sum, n);
     for (int i = 0; i < p->in_count; i++) add_view(&sum, 100 + 3 * i, &p->in[i]);
     for (int i = 0; i < p->out_count; i++) add_view(&sum, 10000 + 3 * i, &p->out[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a device's name to the device and its meter, and what there is of devices. */
-#include "runtime/exec/exec.h"
+#include "runtime/exec/plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +33,13 @@ pare_status pare_gpu_name(pare_ctx *ctx, int index, char *text, size_t bytes, si
 pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
 {
     return pare_cuda_blas_path(ctx, text, bytes);
+}
+
+const char *pare_device_versions(pare_ctx *ctx, pare_device *device)
+{
+    if (!device->versions[0])
+        pare_cuda_library_versions(ctx, device, device->versions, sizeof device->versions);
+    return device->versions;
 }
 
 static pare_status meter_open(pare_ctx *ctx, pare_monitor **out, const pare_device *device)
@@ -77,6 +84,12 @@ pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
 {
     (void)text, (void)bytes;
     return PARE_FAIL(ctx, UNSUPPORTED, "%s", without);
+}
+
+const char *pare_device_versions(pare_ctx *ctx, pare_device *device)
+{
+    (void)ctx;
+    return device->versions;
 }
 
 static pare_status meter_open(pare_ctx *ctx, pare_monitor **out, const pare_device *device)

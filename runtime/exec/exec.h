@@ -30,8 +30,9 @@ const pare_shape *pare_input_shape_find(const pare_input_shape *shapes, int coun
 /* A graph input that is on the plan's device already, or an output that stays there. */
 typedef struct pare_placed {
     const char *name;
-    void *data; /* of an input: its bytes there, dense and row-major, as long as anything runs; of
-                   an output: NULL */
+    void *data; /* of an input: its bytes there, dense and row-major, as long as anything runs, at a
+                   multiple of 256, in deterministic execution of 64 (else PARE_INPUT); of an
+                   output: NULL */
 } pare_placed;
 
 typedef struct pare_plan_options {

@@ -2,6 +2,7 @@
 #include "runtime/exec/machine_table.h"
 
 #include "formats/json.h"
+#include "runtime/exec/plan.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,9 +18,9 @@ struct pare_machine_table {
     pare_ctx *ctx;
     const pare_machine_table_kind *kind;
     const char *folder;
-    char *path;        /* NULL: nothing on disk */
-    char machine[320]; /* whose numbers these are */
-    json_t *entry;     /* of this machine */
+    char *path;                      /* NULL: nothing on disk */
+    char machine[PARE_MACHINE_NAME]; /* whose numbers these are */
+    json_t *entry;                   /* of this machine */
     bool changed;
 };
 
@@ -43,15 +44,16 @@ static pare_hash processor_hash(void)
     return sum;
 }
 
-void pare_machine_name(char *out, size_t size, const pare_device *device)
+void pare_machine_name(pare_ctx *ctx, char *out, size_t size, pare_device *device)
 {
     char sum[33];
     if (device) {
-        snprintf(out, size, "%s, CUDA %s", device->name, device->driver);
+        snprintf(out, size, "%s, CUDA %s, %s, kernels %s", device->name, device->driver,
+                 pare_device_versions(ctx, device), pare_kernels_id);
         return;
     }
     pare_hash_text(processor_hash(), sum);
-    snprintf(out, size, "processor %s", sum);
+    snprintf(out, size, "processor %s, kernels %s", sum, pare_kernels_id);
 }
 
 /* --- the file --- */
@@ -88,7 +90,8 @@ static void load(pare_machine_table *t)
         pare_log(t->ctx, PARE_LOG_WARNING, "%s is %s %s; %s", t->path, t->kind->what, other,
                  t->kind->without);
     else if (!own && json_object_size(machines))
-        pare_log(t->ctx, PARE_LOG_WARNING, "%s holds the times of other machines only; %s", t->path,
+        pare_log(t->ctx, PARE_LOG_WARNING,
+                 "%s holds the times of other machines or versions only; %s", t->path,
                  t->kind->without);
     else if (own)
         json_object_update(t->entry, own);
@@ -123,7 +126,7 @@ void pare_machine_table_store(pare_machine_table *t)
 }
 
 pare_status pare_machine_table_open(pare_ctx *ctx, pare_machine_table **out, const char *folder,
-                                    const pare_device *device, const pare_machine_table_kind *kind)
+                                    pare_device *device, const pare_machine_table_kind *kind)
 {
     pare_machine_table *t = pare_alloc(ctx, 1, sizeof *t);
     if (!t) return PARE_MEMORY;
@@ -131,7 +134,7 @@ pare_status pare_machine_table_open(pare_ctx *ctx, pare_machine_table **out, con
     t->kind = kind;
     t->folder = folder;
     t->entry = json_object();
-    pare_machine_name(t->machine, sizeof t->machine, device);
+    pare_machine_name(ctx, t->machine, sizeof t->machine, device);
     if (folder) {
         size_t n = strlen(folder) + strlen(kind->file) + 2;
         t->path = pare_alloc(ctx, n, 1);

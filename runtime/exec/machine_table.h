@@ -2,7 +2,8 @@
 /* What was measured on a machine (a processor, or a GPU with its driver), kept in a file: key ->
    JSON value. The file is a cache: it may be deleted, cut or foreign at any time, and is then
    measured again. It holds one table for each machine:
-     {FORMAT: 1, "machines": {"NVIDIA H200 (sm_90), CUDA 13.0": {KEY: value}}} */
+     {FORMAT: 1, "machines": {MACHINE: {KEY: value}}}
+   Another driver, library or set of kernels is another machine: times of before are not taken. */
 #ifndef PARE_RUNTIME_EXEC_MACHINE_TABLE_H
 #define PARE_RUNTIME_EXEC_MACHINE_TABLE_H
 
@@ -21,14 +22,20 @@ typedef struct pare_machine_table_kind {
     const char *without; /* what happens where the file is of no use: "kernels are timed again" */
 } pare_machine_table_kind;
 
-/* What numbers and times depend on beside the program: the processor with the instruction sets in
-   force, or the device with its driver. */
-void pare_machine_name(char *out, size_t size, const pare_device *device);
+/* A hash of the kernels' sources and of their compiler, made by the build. */
+extern const char pare_kernels_id[];
+
+/* What numbers and times depend on: the processor with the instruction sets in force, or the device
+   with its driver and its libraries; and the kernels:
+     "NVIDIA H200 (sm_90), CUDA 13.0, driver 580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0, kernels
+   0011223344556677". */
+enum { PARE_MACHINE_NAME = 512 };
+void pare_machine_name(pare_ctx *ctx, char *out, size_t size, pare_device *device);
 
 /* folder NULL: nothing on disk. folder and kind must outlive the table. A file of no use is a
  * warning. */
 PARE_NODISCARD pare_status pare_machine_table_open(pare_ctx *ctx, pare_machine_table **out,
-                                                   const char *folder, const pare_device *device,
+                                                   const char *folder, pare_device *device,
                                                    const pare_machine_table_kind *kind);
 const json_t *pare_machine_table_find(const pare_machine_table *table, const char *key);
 /* Takes the value over. */

@@ -87,12 +87,23 @@ static const pare_placed *find_placed(const pare_plan *p, const char *name)
     return NULL;
 }
 
+/* Libraries' products, which deterministic execution has none of, want more than vectors do. */
+static pare_status placed_check(const pare_plan *p, const pare_placed *placed)
+{
+    const int least = p->options.deterministic ? HOST_ALIGN : DEVICE_ALIGN;
+    if ((uintptr_t)placed->data % (uintptr_t)least == 0) return PARE_OK;
+    return PARE_FAIL(p->ctx, INPUT,
+                     "%s: input '%s' was placed at %p: a device's kernels want a multiple of %d",
+                     p->model->path, placed->name, placed->data, least);
+}
+
 static pare_status inputs_place(pare_plan *p)
 {
     p->buffer_bytes = pare_align_up(p->buffer_bytes, DEVICE_ALIGN);
     for (int i = 0; i < p->input_count; i++) {
         const pare_placed *placed = find_placed(p, p->input[i]->name);
         pare_storage *root = &p->root[p->input_place[i].root];
+        if (placed) PARE_TRY(placed_check(p, placed));
         if (placed)
             root->there = placed->data;
         else

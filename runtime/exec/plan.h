@@ -90,6 +90,10 @@ PARE_NODISCARD pare_status pare_dynamic_split(pare_plan *plan);
 /* steps.c: kernels and places of every node. */
 PARE_NODISCARD pare_status pare_steps_make(pare_plan *plan);
 
+/* device.c: device->versions, asked for at the first call, which opens the libraries:
+   "driver 580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0"; "none" stands for what is not there. */
+const char *pare_device_versions(pare_ctx *ctx, pare_device *device);
+
 /* host_step.c: the last in every device's list of kernels. */
 extern const pare_kernel pare_host_step;
 

@@ -35,6 +35,14 @@ check trace_lanes judge t.json "sorted($lanes.values()) == sorted('stream %d: %s
 check trace_steps judge t.json "all(sum(e['ph'] == 'X' and e['tid'] == t for e in j['traceEvents']) == (3 if 'compute' in n else 1) for t, n in $lanes.items())"
 check trace_order judge t.json "all(a['ts'] + a['dur'] <= b['ts'] + 1e-3 for a, b in (lambda l: zip(l, l[1:]))(sorted((e for e in j['traceEvents'] if e['ph'] == 'X'), key=lambda e: (e['tid'], e['ts']))) if a['tid'] == b['tid'])"
 
+check tf32 bench --tf32 --json tf32.json
+check tf32_said judge tf32.json "j['tf32'] is True"
+check tf32_off judge none.json "'tf32' not in j"
+check tf32_on_the_cpu "$pare" bench "$mlp" --iterations 2 --duration 0 --warmup 0 --device cpu --tf32 --json cpu.json
+cp out text
+check tf32_on_the_cpu_said lines "warning: --tf32 changes nothing on the CPU" text 1
+check tf32_on_the_cpu_off judge cpu.json "'tf32' not in j"
+
 # a timing cache that is no use is said once and made again, or left alone
 for fault in '{"pare_timing": 1, "mach' '{"pare_timing": 0}' '{"pare_timing": 1, "machines": {"x": {}}}'; do
     mkdir -p cache
@@ -47,10 +55,21 @@ done
 # wherever a call fails, one message that says which, and nothing kept (of cuBLAS, pare's own kernels
 # take the place)
 failing() { # N
-    SIMT_BLAS=absent SIMT_FAIL=$1:719 SIMT_LEAKS=1 bench --streams 2 --profile f.json --trace g.json
+    SIMT_BLAS=absent SIMT_FAIL=$1:719 SIMT_LEAKS=1 bench --no-tune --streams 2 --profile f.json --trace g.json
     [ $? = 1 ] && grep -q '^pare: .*cudaErrorLaunchFailure' out
 }
 for n in 20 40 80 120 150 200; do check "failing_$n" failing $n; done
+
+# and while kernels are timed, where a capture that fails is done without
+said_or_survived() { # N
+    SIMT_BLAS=absent SIMT_FAIL=$1:719 SIMT_LEAKS=1 bench
+    case $? in
+    0) true ;;
+    1) grep -q '^pare: .*cudaErrorLaunchFailure' out ;;
+    *) false ;;
+    esac
+}
+for n in 17 20 23 60 72 75 110 150; do check "tuning_fails_$n" said_or_survived $n; done
 
 if [ -n "$nvtx" ]; then
     export NVTX_LOG="$folder/ranges" NVTX_INJECTION64_PATH="$nvtx"

@@ -91,7 +91,7 @@ int gemm(void *p, const side &a, const side &b, const void *alpha, const void *b
     if (!c.rows || !c.cols || !count) return PARE_BLAS_SUCCESS;
     product x = {view(a), view(b), view(c), view(c), count, 1,
                  0,       nullptr, nullptr, nullptr, false, PARE_LT_EPILOGUE_NONE,
-                 nullptr};
+                 nullptr, compute == PARE_BLAS_COMPUTE_TF32};
     x.integer_scale = compute == PARE_BLAS_COMPUTE_S32;
     auto value = [&](const void *v) {
         return x.integer_scale ? static_cast<double>(*static_cast<const int *>(v))
@@ -131,6 +131,12 @@ int cublasDestroy_v2(void *p)
     delete h;
     live_add("cuBLAS handles", -1);
     return here.code ? injected(here.code) : PARE_BLAS_SUCCESS;
+}
+
+int cublasGetProperty(int which, int *value)
+{
+    BLAS_CALL("cublasGetProperty");
+    return library_property(which, value);
 }
 
 // Takes the workspace back to the library's own, as documented.

@@ -270,6 +270,12 @@ int cublasLtDestroy(void *h)
     LT_END("cublasLtDestroy", handle, h, HANDLE);
 }
 
+int cublasLtGetProperty(int which, int *value)
+{
+    LT_CALL("cublasLtGetProperty");
+    return library_property(which, value);
+}
+
 int cublasLtMatmulDescCreate(void **out, int compute, int scale)
 {
     LT_CALL("cublasLtMatmulDescCreate");
@@ -398,7 +404,8 @@ int cublasLtMatmul(void *h, void *d, const void *alpha, const void *a, void *a_l
     if (status) return status;
     product x = {
         view(a, p.a), view(b, p.b), view(c, p.c), view(out, p.out), p.out->batch, 1, 0, nullptr,
-        nullptr,      nullptr,      false,        p.d->epilogue,    p.d->bias};
+        nullptr,      nullptr,      false,        p.d->epilogue,    p.d->bias,
+        p.d->compute == PARE_BLAS_COMPUTE_TF32};
     if (p.d->trans_a) x.a = transposed(x.a);
     if (p.d->trans_b) x.b = transposed(x.b);
     set_factors(&x, *p.d, alpha, beta);

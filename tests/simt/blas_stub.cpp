@@ -50,6 +50,14 @@ int refuse(const char *library, const char *why)
     return PARE_BLAS_NOT_SUPPORTED;
 }
 
+int library_property(int which, int *value)
+{
+    const int part[] = {simt_set.blas / 10000, simt_set.blas / 100 % 100, simt_set.blas % 100};
+    if (which < 0 || which > 2) return PARE_BLAS_INVALID_VALUE;
+    *value = part[which];
+    return PARE_BLAS_SUCCESS;
+}
+
 int injected(int code)
 {
     return code == cudaErrorMemoryAllocation ? PARE_BLAS_ALLOC_FAILED : PARE_BLAS_EXECUTION_FAILED;
@@ -71,6 +79,18 @@ static double load(const void *p, int type, int64_t i)
     default:
         return static_cast<double>(__bfloat162float(static_cast<const __nv_bfloat16 *>(p)[i]));
     }
+}
+
+// TF32 keeps 10 bits behind the point: to nearest, ties away, as cvt.rna.tf32.f32 does.
+static double factor(const product &x, const void *p, int type, int64_t i)
+{
+    if (!x.tf32 || type != PARE_BLAS_F32) return load(p, type, i);
+    uint32_t bits;
+    memcpy(&bits, static_cast<const float *>(p) + i, sizeof bits);
+    if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & ~0x1fffu;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return static_cast<double>(v);
 }
 
 static double clamped(double v, double low, double high)
@@ -121,13 +141,13 @@ static void run_matrix(const product &x, int64_t n)
     for (int64_t i = 0; i < x.a.rows; i++)
         for (int64_t k = 0; k < x.a.cols; k++)
             a[static_cast<size_t>(i * x.a.cols + k)] =
-                load(x.a.p, x.a.type, n * x.a.stride + i * x.a.row_step + k * x.a.col_step);
+                factor(x, x.a.p, x.a.type, n * x.a.stride + i * x.a.row_step + k * x.a.col_step);
     int scale = x.integer_scale ? PARE_BLAS_S32 : PARE_BLAS_F32;
     double beta = x.beta_device ? load(x.beta_device, scale, 0) : x.beta;
     for (int64_t j = 0; j < x.b.cols; j++) {
         for (int64_t k = 0; k < x.a.cols; k++)
             b[static_cast<size_t>(k)] =
-                load(x.b.p, x.b.type, n * x.b.stride + k * x.b.row_step + j * x.b.col_step);
+                factor(x, x.b.p, x.b.type, n * x.b.stride + k * x.b.row_step + j * x.b.col_step);
         for (int64_t i = 0; i < x.a.rows; i++) {
             const double *row = a.data() + static_cast<size_t>(i * x.a.cols);
             double sum = 0, alpha = x.alpha;

@@ -27,6 +27,7 @@ struct product {
     bool integer_scale;
     int epilogue;
     const void *bias; /* of D's type */
+    bool tf32;        /* factors are rounded to it first */
 };
 
 size_t type_bytes(int type); /* 0: not modelled */
@@ -39,6 +40,7 @@ void run_product(const product &x);
 /* Queues it; returns a status. */
 int queue_product(const product &x, cudaStream_t stream);
 int refuse(const char *library, const char *why); /* says why; PARE_BLAS_NOT_SUPPORTED */
+int library_property(int which, int *value);      /* a part of the version, 0 to 2; a status */
 int injected(int code);                           /* the status for a failure on demand */
 
 } // namespace simt

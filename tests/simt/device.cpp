@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device's properties, launches with their limits, error state. The numbers are an H200's but
-// for the count of multiprocessors, which SIMT settings choose.
+// for the count of multiprocessors and the L2, which SIMT settings choose.
 #include "engine.h"
 #include "simt_device.h"
 #include <cstdlib>
@@ -61,9 +61,9 @@ static int attribute(cudaDeviceAttr which, bool *found)
     case cudaDevAttrMaxThreadsPerBlock: return MAX_THREADS;
     case cudaDevAttrWarpSize: return 32;
     case cudaDevAttrMaxSharedMemoryPerBlock: return SHARED_STATIC;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return SHARED_MOST;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return 228 * 1024;
-    case cudaDevAttrMemoryPoolsSupported: return 1;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return simt_set.shared;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return simt_set.shared + 1024;
+    case cudaDevAttrMemoryPoolsSupported: return simt_set.pools;
     case cudaDevAttrClockRate: return 1980000;
     case cudaDevAttrL2CacheSize: return simt_set.cache;
     default: *found = false; return 0;
@@ -223,8 +223,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     snprintf(p->name, sizeof p->name, "emulated device");
     p->totalGlobalMem = simt_set.memory;
     p->sharedMemPerBlock = SHARED_STATIC;
-    p->sharedMemPerBlockOptin = SHARED_MOST;
-    p->sharedMemPerMultiprocessor = 228 * 1024;
+    p->sharedMemPerBlockOptin = static_cast<size_t>(simt_set.shared);
+    p->sharedMemPerMultiprocessor = static_cast<size_t>(simt_set.shared) + 1024;
     p->regsPerBlock = 65536;
     p->warpSize = 32;
     p->maxThreadsPerBlock = MAX_THREADS;
@@ -233,7 +233,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->minor = simt_set.minor;
     p->multiProcessorCount = simt_set.multiprocessors;
     p->l2CacheSize = simt_set.cache;
-    p->memoryPoolsSupported = 1;
+    p->memoryPoolsSupported = simt_set.pools;
     p->pciBusID = device + 1;
     p->asyncEngineCount = 2;
     return cudaSuccess;
@@ -253,7 +253,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute wh
         which != cudaFuncAttributePreferredSharedMemoryCarveout)
         return fail(cudaErrorInvalidValue);
     if (which == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-        if (value < 0 || value > SHARED_MOST) return fail(cudaErrorInvalidValue);
+        if (value < 0 || value > simt_set.shared) return fail(cudaErrorInvalidValue);
         allowed()[function] = value;
     }
     return cudaSuccess;
@@ -265,7 +265,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     SIMT_CALL("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
     if (threads < 1 || threads > MAX_THREADS) return fail(cudaErrorInvalidValue);
     size_t by_threads = 2048 / static_cast<size_t>(threads);
-    size_t by_shared = 228 * 1024 / (shared + 1024);
+    size_t by_shared = (static_cast<size_t>(simt_set.shared) + 1024) / (shared + 1024);
     *blocks = static_cast<int>(by_threads < by_shared ? by_threads : by_shared);
     return cudaSuccess;
 }

@@ -138,6 +138,7 @@ bool capturing(cudaStream_t stream);
 bool capturing_any(void);
 cudaError_t capture_forbids(void); /* spoils the captures that forbid the running call */
 void drain_all(void);
+void clock_tick(void); // a piece of work is done
 bool stream_known(cudaStream_t stream);
 bool in_host_work(void); /* of a stream: it may call nothing */
 

@@ -114,7 +114,12 @@ __attribute__((constructor)) static void read_environment(void)
     simt_set.preempt = static_cast<unsigned>(number("SIMT_PREEMPT", 0));
     simt_set.devices = static_cast<int>(number("SIMT_DEVICES", 1));
     simt_set.memory = number("SIMT_MEMORY", simt_set.memory);
-    simt_set.cache = static_cast<int>(number("SIMT_CACHE", 50 << 20));
+    simt_set.cache = static_cast<int>(number("SIMT_CACHE", 1 << 20));
+    simt_set.multiprocessors =
+        static_cast<int>(number("SIMT_PROCESSORS", static_cast<unsigned>(simt_set.multiprocessors)));
+    simt_set.shared = static_cast<int>(number("SIMT_SHARED", SHARED_MOST));
+    simt_set.pools = number("SIMT_POOLS", 1) != 0;
+    simt_set.blas = static_cast<int>(number("SIMT_BLAS_VERSION", 130100));
     simt_set.driver = static_cast<int>(number("SIMT_DRIVER", 13000));
     simt_set.major = static_cast<int>(number("SIMT_ARCHITECTURE", 90) / 10);
     simt_set.minor = static_cast<int>(number("SIMT_ARCHITECTURE", 90) % 10);

@@ -61,6 +61,7 @@ static void run_graph(const graph &g)
         if (w.kind == WORK_HOST) device_close();
         w.run();
         if (w.kind == WORK_HOST) device_open();
+        clock_tick();
     }
 }
 

@@ -327,6 +327,21 @@ static void blas_fails_on_demand(void **state)
     simt_fail_at(0, 0, false);
 }
 
+static void both_say_their_version(void **state)
+{
+    (void)state;
+    static const int wanted[] = {13, 1, 0};
+    for (int i = 0; i < 3; i++) {
+        int blas = -1, lt = -1;
+        assert_int_equal(api.blas_property(i, &blas), 0);
+        assert_int_equal(api.lt_property(i, &lt), 0);
+        assert_int_equal(blas, lt);
+        if (simt_emulated()) assert_int_equal(blas, wanted[i]);
+    }
+    int none;
+    assert_int_equal(api.blas_property(3, &none), PARE_BLAS_INVALID_VALUE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +351,7 @@ int main(void)
         device_test(lt_is_captured_when_warm),
         device_test(lt_holds_callers_to_the_alignment_told),
         device_test(blas_multiplies_batches),
+        device_test(both_say_their_version),
         device_test(blas_fails_on_demand),
     };
     simt_blas_api(&api);

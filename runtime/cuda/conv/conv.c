@@ -93,6 +93,19 @@ void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_
     taps_set(p);
 }
 
+/* Do 32 bits hold the window and the picture, and a grid the filters? */
+static bool counts_fit(const pare_conv_args *a)
+{
+    enum { MOST = INT32_MAX / 4 };
+    const pare_window *w = &a->win;
+    bool fit = pare_cuda_gemm_counts(a->mg, a->cg) && w->group <= PARE_CUDA_MOST_BATCHES;
+    for (int i = 1; i < 3; i++)
+        fit = fit && w->in[i] <= MOST && w->out[i] <= MOST && w->kernel[i] <= MOST &&
+              w->stride[i] <= MOST && w->dilation[i] <= MOST && w->begin[i] <= MOST &&
+              w->begin[i] >= -MOST;
+    return fit && (double)a->cg * (double)w->kernel[1] * (double)w->kernel[2] <= INT32_MAX / 8;
+}
+
 /* Is Y dense enough that its pixels are rows one after the other? */
 bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a)
 {
@@ -102,7 +115,7 @@ bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a)
     bool dense = (x->rank < 4 || a->win.out[1] == 1 || row == a->win.out[2] * pixel) &&
                  (a->n == 1 || y->stride[0] == positions * pixel);
     return dense && (a->cg == 1 || x->stride[1] == 1) && (a->m == 1 || y->stride[1] == 1) &&
-           a->win.group <= PARE_CUDA_MOST_BATCHES;
+           counts_fit(a);
 }
 
 /* Reads a node that a tile can compute. */

@@ -26,6 +26,7 @@ static bool conv_read(const pare_prep *prep, pare_blas_node *n)
     const int64_t type = pare_blas_type(prep->in[0].dtype);
     n->p = (pare_blas_product){.type = type,
                                .d_type = type,
+                               .compute = pare_blas_compute(prep->device, prep->in[0].dtype),
                                .trans_w = 1,
                                .m = p.columns,
                                .n = p.rows,

@@ -221,8 +221,9 @@ static cudaError_t conv_float_launch(const pare_cuda_conv_float *f, cudaStream_t
 {
     const product p = product_of(*f);
     if (p.rows == 0 || p.columns == 0 || f->groups == 0) return cudaSuccess;
-    const dim3 grid((unsigned)((p.rows + TILE - 1) / TILE),
-                    (unsigned)((p.columns + TILE - 1) / TILE), (unsigned)(f->groups * f->splits));
+    const dim3 grid(pare_cuda_blocks((p.rows + TILE - 1) / TILE),
+                    pare_cuda_blocks_beside((p.columns + TILE - 1) / TILE),
+                    pare_cuda_blocks_beside((int64_t)f->groups * f->splits));
     SIMT_LAUNCH(conv_float_tile, grid, dim3(THREADS), 0, stream, *f);
     if (f->splits == 1) return cudaGetLastError();
     SIMT_LAUNCH(join_splits, pare_cuda_grid(f->groups * p.rows * p.columns), dim3(PARE_CUDA_BLOCK),
@@ -231,6 +232,7 @@ static cudaError_t conv_float_launch(const pare_cuda_conv_float *f, cudaStream_t
 }
 
 enum { MOST_SPLITS = 64, SPLIT_DEPTH = 2048, MOST_BLOCKS = 65535, BIAS = 2 };
+enum { MOST_COLUMNS = MOST_BLOCKS * TILE };
 
 /* The pictures and weights of the node, whichever of them it makes. */
 typedef struct parts {
@@ -255,9 +257,14 @@ static bool conv_can(const pare_prep *p)
     if (!pare_cuda_can_float(p, 2) || a.x->rank < 3 || a.x->rank > 5 || group < 1) return false;
     if (bias && bias->dtype != p->in[0].dtype) return false;
     if (group * MOST_SPLITS > MOST_BLOCKS) return false;
-    for (int i = 0; i < a.x->rank; i++)
-        if (a.x->dim[i] > INT_MAX / 4 || a.y->dim[i] > INT_MAX / 4) return false;
-    return true;
+    int64_t taps = a.w->dim[1];
+    for (int i = 0; i < a.x->rank; i++) {
+        if (a.x->dim[i] > INT_MAX / 4 || a.y->dim[i] > INT_MAX / 4 || a.w->dim[i] > INT_MAX / 4)
+            return false;
+        if (i > 1) taps *= a.w->dim[i];
+        if (taps > MOST_COLUMNS) return false; /* columns are filters, channels, or these */
+    }
+    return a.w->dim[0] <= MOST_COLUMNS;
 }
 
 static pare_status window_set(pare_prep *p, const parts *a, pare_cuda_conv_float *f)

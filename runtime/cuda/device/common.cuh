@@ -59,6 +59,11 @@ SIMT_INLINE float pare_number_round(pare_dtype type, float v)
                               : pare_to_f32(__float2bfloat16_rn(v));
 }
 
+/* So many blocks along a grid's x, or along its y or z; 0, which no launch takes, where a grid does
+   not hold them: the launch fails, and its message names the node. */
+static inline unsigned pare_cuda_blocks(int64_t n) { return n <= INT32_MAX ? (unsigned)n : 0; }
+static inline unsigned pare_cuda_blocks_beside(int64_t n) { return n <= 65535 ? (unsigned)n : 0; }
+
 /* Blocks for `count` elements of a grid-stride loop: enough to fill the device, at least one. */
 static inline dim3 pare_cuda_grid(int64_t count)
 {

@@ -8,6 +8,8 @@
 #include "runtime/cuda/gemm/blas.h"
 #include "runtime/cuda/device/device_parts.h"
 #include "runtime/cuda/device/error.h"
+#include "runtime/cuda/device/nvml.h"
+#include "runtime/cuda/gemm/blas_device.h"
 #include "runtime/cuda/device/stream.h"
 
 #include <stdio.h>
@@ -83,6 +85,12 @@ static pare_status device_fill(pare_ctx *ctx, cuda_device *d)
              (unsigned)facts.pciBusID, (unsigned)facts.pciDeviceID);
     if (d->limit >= facts.totalGlobalMem) d->limit = 0;
     d->device.memory_bytes = d->limit ? d->limit : facts.totalGlobalMem;
+    d->device.cache = facts.l2CacheSize > 0 ? (size_t)facts.l2CacheSize : 0;
+    if (!facts.memoryPoolsSupported)
+        return PARE_FAIL(ctx, DEVICE,
+                         "%s: the driver has no memory pools for it, which pare takes its memory "
+                         "from (a virtual GPU may lack them); use --device cpu",
+                         d->device.name);
     PARE_TRY(pool_new(ctx, d));
     return pare_cuda_streams.open(ctx, &d->device, &d->device.setup);
 }
@@ -246,6 +254,29 @@ void pare_cuda_versions(int *runtime, int *driver)
     (void)cudaRuntimeGetVersion(runtime);
     (void)cudaDriverGetVersion(driver);
     (void)cudaGetLastError();
+}
+
+/* "13.1.0", or "none" where the library does not say. */
+static const char *version_text(int (*property)(int which, int *value), char *text, size_t bytes)
+{
+    int part[3] = {0};
+    for (int i = 0; i < 3; i++)
+        if (!property || property(PARE_BLAS_VERSION_MAJOR + i, &part[i])) return "none";
+    snprintf(text, bytes, "%d.%d.%d", part[0], part[1], part[2]);
+    return text;
+}
+
+void pare_cuda_library_versions(pare_ctx *ctx, pare_device *device, char *text, size_t bytes)
+{
+    char blas[40], lt[40];
+    pare_monitor *meter = NULL;
+    const pare_cuda_blas *b = pare_cuda_blas_find(ctx, device);
+    if (pare_nvml_open(ctx, &meter, device->bus, NULL) != PARE_OK) pare_ctx_clear(ctx);
+    const char *driver = meter ? pare_nvml_driver(meter) : "";
+    snprintf(text, bytes, "driver %.30s, cuBLAS %s, cuBLASLt %s", driver[0] ? driver : "none",
+             version_text(b ? b->api->blas_property : NULL, blas, sizeof blas),
+             version_text(b ? b->api->lt_property : NULL, lt, sizeof lt));
+    pare_nvml_close(meter);
 }
 
 pare_status pare_cuda_name(pare_ctx *ctx, int index, char *text, size_t bytes, size_t *memory)

@@ -22,6 +22,8 @@ static const char *cure(cudaError_t error)
     case cudaErrorInsufficientDriver:
         return "; install one of version 580 or later, or use --device cpu";
     case cudaErrorInvalidDevice: return "; `pare doctor` lists the GPUs there are";
+    case cudaErrorInvalidConfiguration:
+        return "; its tensors are larger than a grid of CUDA's: use --device cpu";
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidPtx:
     case cudaErrorUnsupportedPtxVersion:

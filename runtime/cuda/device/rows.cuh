@@ -59,6 +59,9 @@ SIMT_INLINE void row_store(const pare_cuda_rows &r, int64_t at, const float v[VE
         vec4_store(r.dtype, static_cast<char *>(r.y), at + vec_start(g), v[g], 4, true);
 }
 
-static inline dim3 rows_grid(int64_t rows) { return dim3((unsigned)((rows + WARPS - 1) / WARPS)); }
+static inline dim3 rows_grid(int64_t rows)
+{
+    return dim3(pare_cuda_blocks((rows + WARPS - 1) / WARPS));
+}
 
 #endif

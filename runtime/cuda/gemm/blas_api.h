@@ -41,6 +41,7 @@ enum { /* cublasComputeType_t */
        PARE_BLAS_COMPUTE_S32 = 72
 };
 
+enum { PARE_BLAS_VERSION_MAJOR = 0 };                                /* libraryPropertyType */
 enum { PARE_BLAS_N = 0, PARE_BLAS_T = 1 };                           /* cublasOperation_t */
 enum { PARE_BLAS_MATH_DEFAULT = 0, PARE_BLAS_MATH_TF32 = 3 };        /* cublasMath_t */
 enum { PARE_BLAS_POINTERS_HOST = 0, PARE_BLAS_POINTERS_DEVICE = 1 }; /* cublasPointerMode_t */
@@ -97,6 +98,7 @@ typedef struct pare_lt_result {
 #define PARE_BLAS_FUNCTIONS(X)                                                                     \
     X(lt, lt_create, cublasLtCreate, (void **handle))                                              \
     X(lt, lt_destroy, cublasLtDestroy, (void *handle))                                             \
+    X(lt, lt_property, cublasLtGetProperty, (int which, int *value))                               \
     X(lt, lt_desc_create, cublasLtMatmulDescCreate, (void **desc, int compute, int scale))         \
     X(lt, lt_desc_destroy, cublasLtMatmulDescDestroy, (void *desc))                                \
     X(lt, lt_desc_set, cublasLtMatmulDescSetAttribute,                                             \
@@ -119,6 +121,7 @@ typedef struct pare_lt_result {
        const pare_lt_algo *algo, void *workspace, size_t workspace_size, void *stream))            \
     X(blas, blas_create, cublasCreate_v2, (void **handle))                                         \
     X(blas, blas_destroy, cublasDestroy_v2, (void *handle))                                        \
+    X(blas, blas_property, cublasGetProperty, (int which, int *value))                             \
     X(blas, blas_set_stream, cublasSetStream_v2, (void *handle, void *stream))                     \
     X(blas, blas_set_workspace, cublasSetWorkspace_v2, (void *handle, void *p, size_t size))       \
     X(blas, blas_set_math, cublasSetMathMode, (void *handle, int mode))                            \

@@ -25,11 +25,8 @@ pare_status pare_cuda_blas_status(pare_ctx *ctx, const pare_node *node, int code
     return node ? pare_fail_prefix(ctx, st, "node '%s' (%s)", node->name, node->op_type) : st;
 }
 
-static pare_status open_all(pare_ctx *ctx, pare_cuda_blas *b, int device)
+static pare_status open_all(pare_ctx *ctx, pare_cuda_blas *b)
 {
-    int cache = 0;
-    PARE_CUDA_TRY(ctx, cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device));
-    b->cache = (size_t)cache;
     PARE_TRY(pare_blas_open(ctx, &b->library, NULL));
     b->api = &b->library->api;
     return pare_cuda_blas_status(ctx, NULL, b->api->lt_create(&b->lt), "cublasLtCreate");
@@ -41,7 +38,7 @@ pare_cuda_blas *pare_cuda_blas_find(pare_ctx *ctx, pare_device *device)
     if (slot->looked) return slot->blas;
     slot->looked = true;
     pare_cuda_blas *b = pare_alloc(ctx, 1, sizeof *b);
-    pare_status st = b ? open_all(ctx, b, device->index) : PARE_MEMORY;
+    pare_status st = b ? open_all(ctx, b) : PARE_MEMORY;
     if (st == PARE_OK) return slot->blas = b;
     pare_log(ctx, PARE_LOG_INFO, "without cuBLAS, matrix products run on our own kernels: %s",
              ctx->message);
@@ -59,7 +56,7 @@ void pare_cuda_blas_close(pare_cuda_blas *b)
     pare_free(b);
 }
 
-/* TF32 stays off: sums of 32-bit floats are of 32-bit products. */
+/* The mode allows no TF32: a product says itself what it is computed in. */
 static pare_status handle_set(pare_ctx *ctx, const pare_blas_api *api, pare_stream *stream,
                               pare_cuda_stream_blas *q)
 {

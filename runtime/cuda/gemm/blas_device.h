@@ -25,7 +25,6 @@ typedef struct pare_cuda_blas {
     const pare_blas_api *api;
     void *lt;                 /* cuBLASLt's handle; any thread may use it */
     pare_lt_answers *answers; /* of products so far; plans of a device are made one at a time */
-    size_t cache;             /* bytes of the device's L2 */
 } pare_cuda_blas;
 
 /* The device's, or NULL where the libraries are absent (blas.h says where they are looked for). */

@@ -59,14 +59,14 @@ bool pare_blas_node_integers(const pare_prep *prep, const pare_cuda_gemm_args *p
         (double)p->rows * p->columns * p->depth < LEAST_MACS ||
         !pare_blas_epilogue_fits(y, p->columns, p->y_row))
         return false;
-    const pare_cuda_blas *blas = pare_cuda_blas_find(prep->ctx, prep->device);
-    if (!blas) return false;
+    if (!pare_cuda_blas_find(prep->ctx, prep->device)) return false;
     n->int8 = n->packs = n->follows = true;
     n->bias = -1;
     n->rows = p->rows, n->y_row = p->y_row, n->x_row = p->x_row;
     const bool flips = prep->in[0].dtype == PARE_u8;
     n->p = (pare_blas_product){.type = PARE_BLAS_S8,
                                .d_type = PARE_BLAS_S32,
+                               .compute = PARE_BLAS_COMPUTE_S32,
                                .trans_w = 1,
                                .epilogue = PARE_LT_EPILOGUE_NONE,
                                .m = p->columns,
@@ -76,7 +76,7 @@ bool pare_blas_node_integers(const pare_prep *prep, const pare_cuda_gemm_args *p
                                .ld_d = p->columns,
                                .count = 1,
                                .x_aligned = PARE_BLAS_ALIGNED};
-    rows_share(n, blas->cache);
+    rows_share(n, prep->device->cache);
     if (flips) n->p.x_aligned = PARE_BLAS_ALIGNED;
     return pare_blas_product_fits(&n->p);
 }

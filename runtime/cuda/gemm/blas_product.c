@@ -14,6 +14,11 @@ int pare_blas_type(pare_dtype type)
     }
 }
 
+int pare_blas_compute(const pare_device *device, pare_dtype type)
+{
+    return type == PARE_f32 && device->tf32 ? PARE_BLAS_COMPUTE_TF32 : PARE_BLAS_COMPUTE_F32;
+}
+
 int pare_blas_epilogue_of(pare_act_kind act, bool biased)
 {
     switch (act) {
@@ -74,8 +79,7 @@ static pare_status describe(pare_ctx *ctx, const pare_node *node, const pare_bla
                  x = {p->type,   trans_x ? p->n : p->k, trans_x ? p->k : p->n, p->ld_x, p->count,
                       p->x_batch},
                  d = {p->d_type, p->m, p->n, p->ld_d, p->count, p->d_batch};
-    LT(lt_desc_create(&s->desc, whole ? PARE_BLAS_COMPUTE_S32 : PARE_BLAS_COMPUTE_F32,
-                      whole ? PARE_BLAS_S32 : PARE_BLAS_F32),
+    LT(lt_desc_create(&s->desc, (int)p->compute, whole ? PARE_BLAS_S32 : PARE_BLAS_F32),
        "cublasLtMatmulDescCreate");
     LT(lt_desc_set(s->desc, PARE_LT_DESC_TRANSA, &trans_w, sizeof trans_w), set);
     LT(lt_desc_set(s->desc, PARE_LT_DESC_TRANSB, &trans_x, sizeof trans_x), set);

@@ -2,7 +2,8 @@
 /* One product on cuBLASLt. The library reads columns: row-major Y (rows, columns) is its D
    (columns, rows), with W as its first factor and X as its second, so that output channels are D's
    rows, where a bias belongs. Constant weights are packed with depth contiguous: the form "TN" that
-   Hopper's kernels are made for. Sums of f32 are of f32 products (never TF32), those of s8 are s32.
+   Hopper's kernels are made for. Sums of f32 are of f32 products, or of TF32 ones where the
+   device allows them, those of s8 are s32.
    Which algorithms serve is asked of the library once for a product and a device, and kept. */
 #ifndef PARE_RUNTIME_CUDA_GEMM_BLAS_PRODUCT_H
 #define PARE_RUNTIME_CUDA_GEMM_BLAS_PRODUCT_H
@@ -23,6 +24,7 @@ enum { PARE_BLAS_ALIGNED = 256 };
    Fields are of one size: products compare as bytes. */
 typedef struct pare_blas_product {
     int64_t type, d_type; /* of W and X, of D and the bias: cudaDataType */
+    int64_t compute;      /* cublasComputeType_t */
     int64_t trans_w, trans_x, epilogue;
     int64_t m, n, k, ld_w, ld_x, ld_d;
     int64_t count, w_batch, x_batch, d_batch;
@@ -39,6 +41,8 @@ typedef struct pare_lt_product {
 
 /* cudaDataType of f32, f16, bf16, s8. */
 int pare_blas_type(pare_dtype type);
+/* What products of these floats are computed in: f32, or TF32 of f32 where the device allows it. */
+int pare_blas_compute(const pare_device *device, pare_dtype type);
 /* The library's epilogue for an activation; 0: it has none. GELU is the tanh form. */
 int pare_blas_epilogue_of(pare_act_kind act, bool biased);
 

@@ -103,9 +103,9 @@ static cudaError_t gather_launch(const pare_cuda_gemm_args *p, cudaStream_t stre
 {
     const int bytes = STAGES * tile::STAGE * (int)sizeof(uint4);
     auto kernel = gemm_gather<KIND>;
-    dim3 grid((unsigned)((p->rows + tile::BM - 1) / tile::BM),
-              (unsigned)((p->columns + tile::BN - 1) / tile::BN),
-              (unsigned)(p->batches * p->splits));
+    dim3 grid(pare_cuda_blocks((p->rows + tile::BM - 1) / tile::BM),
+              pare_cuda_blocks_beside((p->columns + tile::BN - 1) / tile::BN),
+              pare_cuda_blocks_beside((int64_t)p->batches * p->splits));
     SIMT_LAUNCH(kernel, grid, dim3(tile::THREADS), (size_t)bytes, stream, *p);
     return cudaGetLastError();
 }
@@ -128,7 +128,7 @@ template <typename SUM>
 static cudaError_t join_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     dim3 grid = pare_cuda_grid(p->rows * p->columns);
-    grid.y = (unsigned)p->batches;
+    grid.y = pare_cuda_blocks_beside(p->batches);
     SIMT_LAUNCH((gemm_join<SUM>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *p);
     return cudaGetLastError();
 }

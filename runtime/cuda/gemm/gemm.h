@@ -19,8 +19,15 @@ enum {
     PARE_CUDA_STEP = 64,      /* bytes of depth a tile takes at a time */
     PARE_CUDA_CHUNK = 16,     /* bytes of one copy; packed rows are a multiple */
     PARE_CUDA_MOST_TAPS = 32, /* of a window whose patches tiles copy by chunks */
-    PARE_CUDA_MOST_BATCHES = 65535
+    PARE_CUDA_MOST_BATCHES = 65535,
+    PARE_CUDA_MOST_COLUMNS = 65535 * 64 /* tiles of 64 and more are a grid's y */
 };
+
+/* Do a grid and the kernels' 32-bit counts hold a product's columns and depth? */
+static inline bool pare_cuda_gemm_counts(int64_t columns, int64_t depth)
+{
+    return columns <= PARE_CUDA_MOST_COLUMNS && depth <= INT32_MAX / 8;
+}
 
 /* Where the rows of X come from. Strides are in elements; channels are together. A transposed
    window (ConvTranspose 11) reads position (row + begin - tap * dilation) / stride where that

@@ -100,8 +100,9 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_f32_tile(pare_cuda_gem
 
 template <int W> static cudaError_t f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
-    dim3 grid((unsigned)((p->rows + TILE - 1) / TILE), (unsigned)((p->columns + TILE - 1) / TILE),
-              (unsigned)p->batches);
+    dim3 grid(pare_cuda_blocks((p->rows + TILE - 1) / TILE),
+              pare_cuda_blocks_beside((p->columns + TILE - 1) / TILE),
+              pare_cuda_blocks_beside(p->batches));
     SIMT_LAUNCH((gemm_f32_tile<W>), grid, dim3(THREADS), 0, stream, *p);
     return cudaGetLastError();
 }

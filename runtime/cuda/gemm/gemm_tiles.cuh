@@ -119,8 +119,9 @@ static cudaError_t tile_launch(const pare_cuda_gemm_args *p, cudaStream_t stream
     clamp.early = end_of<END>::RESIDUAL && shared_holds(T::BLOCKS, bytes + tile_room<T, BYTES>());
     if (clamp.early) bytes += tile_room<T, BYTES>();
     auto kernel = gemm_tile<KIND, T, ROWS, END>;
-    dim3 grid((unsigned)((p->rows + T::BM - 1) / T::BM),
-              (unsigned)((p->columns + T::BN - 1) / T::BN), (unsigned)(p->batches * p->splits));
+    dim3 grid(pare_cuda_blocks((p->rows + T::BM - 1) / T::BM),
+              pare_cuda_blocks_beside((p->columns + T::BN - 1) / T::BN),
+              pare_cuda_blocks_beside((int64_t)p->batches * p->splits));
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, bytes);
     if (error != cudaSuccess) return error;
     SIMT_LAUNCH(kernel, grid, dim3(T::THREADS), (size_t)bytes, stream, *p, clamp);

@@ -166,7 +166,7 @@ template <int W, int ROWS, bool WHOLE>
 static cudaError_t rows_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     dim3 grid((unsigned)((p->columns + WARPS * COLUMNS - 1) / (WARPS * COLUMNS)),
-              (unsigned)((p->rows + ROWS - 1) / ROWS));
+              pare_cuda_blocks_beside((p->rows + ROWS - 1) / ROWS));
     SIMT_LAUNCH((gemv_rows<W, ROWS, WHOLE>), grid, dim3(THREADS), 0, stream, *p);
     return cudaGetLastError();
 }

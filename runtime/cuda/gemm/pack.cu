@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(TILE *LINES) pack_rows(pare_cuda_pack p
 extern "C" cudaError_t pare_cuda_pack_launch(const pare_cuda_pack *p, cudaStream_t stream)
 {
     if (p->rows == 0 || p->matrices == 0) return cudaSuccess;
-    dim3 grid((unsigned)((p->rows + TILE - 1) / TILE), (unsigned)p->matrices);
+    dim3 grid(pare_cuda_blocks((p->rows + TILE - 1) / TILE), pare_cuda_blocks_beside(p->matrices));
     if (pare_type_is_int8(p->type))
         SIMT_LAUNCH((pack_rows<uint8_t>), grid, dim3(TILE * LINES), 0, stream, *p);
     else

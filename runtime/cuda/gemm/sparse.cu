@@ -164,8 +164,8 @@ static cudaError_t tile_launch(const pare_cuda_gemm_args *p, const void *meta, c
     const int sums = T::BM * (T::BN + 8) * 4 + (int)sizeof(tile_columns<T::BN>);
     const int shared = bytes > sums ? bytes : sums;
     auto kernel = sparse_tile<KIND, T, ROWS>;
-    dim3 grid((unsigned)((p->rows + T::BM - 1) / T::BM),
-              (unsigned)((p->columns + T::BN - 1) / T::BN), 1);
+    dim3 grid(pare_cuda_blocks((p->rows + T::BM - 1) / T::BM),
+              pare_cuda_blocks_beside((p->columns + T::BN - 1) / T::BN), 1);
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, shared);
     if (error != cudaSuccess) return error;
     SIMT_LAUNCH(kernel, grid, dim3(T::THREADS), (size_t)shared, stream, *p,

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is larger than a grid or than 32 bits, lies where kernels cannot read it, or asks for what a
+   device lacks: another kernel or the host computes it, or one error names the node. No tensor here
+   is as large as its shape says but one of 2^22 columns. */
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/gemm/gemm.h"
+#include "runtime/ops/ops.h"
+#include "tests/passes/graph_case.h"
+#include "tests/simt/testing.h"
+
+typedef struct fixture {
+    graph_case g;
+    pare_device *device;
+    pare_view in[3], out;
+    pare_prep prep;
+} fixture;
+
+static void setup(fixture *f)
+{
+    memset(f, 0, sizeof *f);
+    graph_open(&f->g, 17);
+    assert_int_equal(pare_cuda_open(&f->g.ctx, &f->device, 0, 0), PARE_OK);
+}
+
+static void teardown(fixture *f)
+{
+    pare_device_close(f->device);
+    graph_close(&f->g);
+}
+
+/* A node "node" whose views have these shapes and no memory. */
+static void node_set(fixture *f, const char *op, int inputs, const pare_shape *in,
+                     const pare_shape *out)
+{
+    static const char *const names[] = {"", "a", "a b", "a b c"};
+    const int64_t one[] = {1};
+    for (int i = 0; i < inputs; i++) {
+        if (!pare_graph_find_own(f->g.model->graph, (const char *[]){"a", "b", "c"}[i]))
+            graph_input(&f->g, (const char *[]){"a", "b", "c"}[i], PARE_f32, 1, one);
+        pare_view_set(&f->in[i], PARE_f32, &in[i], false);
+    }
+    pare_view_set(&f->out, PARE_f32, out, false);
+    pare_node *node = graph_node(&f->g, op, names[inputs], "y");
+    f->prep = (pare_prep){.ctx = &f->g.ctx,
+                          .node = node,
+                          .in = f->in,
+                          .out = &f->out,
+                          .in_count = inputs,
+                          .out_count = 1,
+                          .threads = 1,
+                          .arena = &f->g.model->arena,
+                          .device = f->device,
+                          .share = -1};
+}
+
+static const pare_kernel *kernel_for(const fixture *f)
+{
+    const pare_op *op = pare_op_of(f->prep.node);
+    for (const pare_kernel *const *k = op->cuda; *k; k++)
+        if (!(*k)->can || (*k)->can(&f->prep)) return *k;
+    return NULL;
+}
+
+static bool taken(const char *op, int inputs, const pare_shape *in, pare_shape out)
+{
+    fixture f;
+    setup(&f);
+    node_set(&f, op, inputs, in, &out);
+    const bool is = kernel_for(&f) != NULL;
+    assert_string_equal(f.g.ctx.message, "");
+    teardown(&f);
+    return is;
+}
+
+#define SHAPE(n, ...)                                                                              \
+    (pare_shape)                                                                                   \
+    {                                                                                              \
+        .rank = (n), .dim = { __VA_ARGS__ }                                                        \
+    }
+
+/* Columns are a grid's y. cuBLAS counts further, but does not take constants that are not there. */
+static bool product_taken(int64_t columns, int64_t depth)
+{
+    const pare_shape in[] = {SHAPE(3, 3, 2, depth), SHAPE(3, 1, depth, columns)};
+    fixture f;
+    setup(&f);
+    node_set(&f, "MatMul", 2, in, &SHAPE(3, 3, 2, columns));
+    f.prep.deterministic = true; /* none of the libraries' */
+    const bool is = kernel_for(&f) != NULL;
+    teardown(&f);
+    return is;
+}
+
+static void products_wider_than_a_grid_are_refused(void **state)
+{
+    (void)state;
+    assert_true(product_taken(PARE_CUDA_MOST_COLUMNS, 1));
+    assert_false(product_taken((int64_t)PARE_CUDA_MOST_COLUMNS + 1, 1));
+    assert_false(product_taken((int64_t)1 << 33, 1));
+    assert_true(product_taken(8, INT32_MAX / 8));
+    assert_false(product_taken(8, (int64_t)INT32_MAX / 8 + 1));
+}
+
+static void convolutions_beyond_32_bits_are_refused(void **state)
+{
+    (void)state;
+    const int64_t longest = INT32_MAX / 4, wide = (int64_t)65535 * 64;
+    const pare_shape fits[] = {SHAPE(3, 1, 1, longest), SHAPE(3, 1, 1, 1)};
+    const pare_shape long_x[] = {SHAPE(3, 1, 1, longest + 1), SHAPE(3, 1, 1, 1)};
+    const pare_shape filters[] = {SHAPE(3, 1, 1, 4), SHAPE(3, wide, 1, 1)};
+    const pare_shape more[] = {SHAPE(3, 1, 1, 4), SHAPE(3, wide + 1, 1, 1)};
+    assert_true(taken("Conv", 2, fits, SHAPE(3, 1, 1, longest)));
+    assert_false(taken("Conv", 2, long_x, SHAPE(3, 1, 1, longest + 1)));
+    assert_true(taken("Conv", 2, filters, SHAPE(3, 1, wide, 4)));
+    assert_false(taken("Conv", 2, more, SHAPE(3, 1, wide + 1, 4)));
+}
+
+/* A row is a warp's: more rows than a grid holds fail before anything is touched. */
+static void a_grid_past_its_limit_names_the_node(void **state)
+{
+    (void)state;
+    fixture f;
+    const pare_shape huge = SHAPE(2, (int64_t)1 << 34, 1);
+    setup(&f);
+    node_set(&f, "Softmax", 1, &huge, &huge);
+    f.in[0].data = f.out.data = &f;
+    const pare_kernel *k = kernel_for(&f);
+    assert_non_null(k);
+    if (k->prepare) assert_int_equal(k->prepare(&f.prep), PARE_OK);
+    const pare_call call = {.ctx = &f.g.ctx,
+                            .node = f.prep.node,
+                            .in = f.in,
+                            .out = &f.out,
+                            .in_count = 1,
+                            .out_count = 1,
+                            .state = f.prep.state,
+                            .stream = f.device->setup};
+    assert_int_equal(k->run(&call), PARE_DEVICE);
+    assert_non_null(strstr(f.g.ctx.message, "(Softmax), tensor 'y'"));
+    assert_non_null(strstr(f.g.ctx.message, "larger than a grid"));
+    if (k->release) k->release(f.prep.state);
+    teardown(&f);
+}
+
+/* One column more than the grid holds: the host computes the node between copies. */
+static void the_host_takes_what_no_kernel_can(void **state)
+{
+    (void)state;
+    enum { COLUMNS = PARE_CUDA_MOST_COLUMNS + 1 };
+    fixture f;
+    pare_plan *plan;
+    pare_runner *runner;
+    pare_step_info info;
+    setup(&f);
+    graph_input(&f.g, "x", PARE_f32, 2, (int64_t[]){1, 1});
+    graph_input(&f.g, "w", PARE_f32, 2, (int64_t[]){1, COLUMNS});
+    graph_node(&f.g, "MatMul", "x w", "y");
+    graph_output(&f.g, "y");
+    const pare_plan_options options = {.deterministic = true, .threads = 1, .device = f.device};
+    assert_int_equal(pare_plan_new(&f.g.ctx, &plan, f.g.model, NULL, 0, &options), PARE_OK);
+    pare_plan_step(plan, 0, &info);
+    assert_string_equal(info.kernel, "host");
+    assert_int_equal(pare_runner_new(&f.g.ctx, &runner, plan), PARE_OK);
+    float *w = pare_runner_input(runner, 1).data;
+    *(float *)pare_runner_input(runner, 0).data = 3;
+    for (int i = 0; i < COLUMNS; i++) w[i] = (float)(i % 1000);
+    assert_int_equal(pare_runner_run(runner), PARE_OK);
+    const float *y = pare_runner_output(runner, 0).data;
+    for (int i = 0; i < COLUMNS; i++)
+        if (y[i] != (float)(3 * (i % 1000))) fail_msg("column %d: %g", i, (double)y[i]);
+    pare_runner_free(runner);
+    pare_plan_free(plan);
+    teardown(&f);
+}
+
+static pare_status place(fixture *f, char *at, bool deterministic)
+{
+    pare_plan *plan;
+    const pare_placed placed[] = {{"x", at}};
+    const pare_plan_options options = {.deterministic = deterministic,
+                                       .threads = 1,
+                                       .device = f->device,
+                                       .placed = placed,
+                                       .placed_count = 1};
+    pare_ctx_clear(&f->g.ctx);
+    pare_status st = pare_plan_new(&f->g.ctx, &plan, f->g.model, NULL, 0, &options);
+    if (st == PARE_OK) pare_plan_free(plan);
+    return st;
+}
+
+static void a_misaligned_input_is_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    void *memory;
+    setup(&f);
+    graph_input(&f.g, "x", PARE_f32, 1, (int64_t[]){8});
+    graph_node(&f.g, "Relu", "x", "y");
+    graph_output(&f.g, "y");
+    assert_int_equal(f.device->backend->alloc(&f.g.ctx, f.device, &memory, 1024), PARE_OK);
+    assert_int_equal(place(&f, memory, false), PARE_OK);
+    assert_int_equal(place(&f, (char *)memory + 256, false), PARE_OK);
+    assert_int_equal(place(&f, (char *)memory + 64, false), PARE_INPUT);
+    assert_non_null(strstr(f.g.ctx.message, "input 'x' was placed at"));
+    assert_int_equal(place(&f, (char *)memory + 64, true), PARE_OK);
+    assert_int_equal(place(&f, (char *)memory + 4, true), PARE_INPUT);
+    f.device->backend->free(f.device, memory);
+    teardown(&f);
+}
+
+static void a_device_without_pools_is_refused(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    pare_device *device = NULL;
+    pare_ctx_init(&ctx);
+    if (!simt_emulated()) skip();
+    simt_set.pools = false;
+    assert_int_equal(pare_cuda_open(&ctx, &device, 0, 0), PARE_DEVICE);
+    assert_non_null(strstr(ctx.message, "no memory pools"));
+    simt_set.pools = true;
+    pare_ctx_clear(&ctx);
+    assert_int_equal(pare_cuda_open(&ctx, &device, 0, 0), PARE_OK);
+    pare_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        device_test(products_wider_than_a_grid_are_refused),
+        device_test(convolutions_beyond_32_bits_are_refused),
+        device_test(a_grid_past_its_limit_names_the_node),
+        device_test(the_host_takes_what_no_kernel_can),
+        device_test(a_misaligned_input_is_refused),
+        device_test(a_device_without_pools_is_refused),
+    };
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}
