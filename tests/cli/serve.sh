@@ -38,18 +38,6 @@ refuses port_taken 1 "port $port: Address already in use" "$pare" serve "$zoo/ml
 refuses bad_host 1 "--host no.such.host.invalid" "$pare" serve "$zoo/mlp.onnx" --host no.such.host.invalid --port 0
 
 # --- asked ---
-# asks NAME STATUS WORD CURL-ARGUMENT...
-asks() {
-    case_=$1 status_=$2 word_=$3
-    shift 3
-    rm -f .test.body
-    got_=$(curl -s -o .test.body -w '%{http_code}' --max-time 60 "$@")
-    if [ "$got_" = "$status_" ] && { [ -z "$word_" ] || has "$word_" .test.body; }; then
-        pass "$case_"
-    else
-        fail "$case_" "$got_, expected $status_ with '$word_': $(head -c 300 .test.body)"
-    fi
-}
 asks metadata 200 '"name":"mlp"' "$url/v2/models/mlp"
 asks ready 200 '' "$url/v2/health/ready"
 asks metrics 200 '# EOF' "$url/metrics"
