@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pare serve: models for those who ask over HTTP. */
+/* pare serve: models for those who ask over HTTP or gRPC. */
 #include "formats/file.h"
 #include "formats/json.h"
 #include "runtime/base/clock.h"
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
 #include "tools/serve/api.h"
+#include "tools/serve/grpc/grpc.h"
 #include "tools/serve/http.h"
+#include "tools/serve/shadow.h"
 #include "tools/text.h"
 #include "tools/token.h"
 
@@ -16,8 +18,12 @@
 
 typedef struct serve_options {
     pare_common common;
-    const char *host;
-    int64_t port, max_batch, max_delay, max_queue, instances, max_request, max_pending;
+    const char *host, *preprocess;
+    int64_t port, grpc_port, http_threads, max_batch, max_delay, max_queue, max_wait, instances,
+        max_request, max_pending;
+    int64_t shadow_queue;
+    double shadow_share;
+    pare_list shadow, traffic;
     bool shared_memory;
     const char *certificate, *key, *token;
 } serve_options;
@@ -26,20 +32,41 @@ typedef struct serve_options {
 static const pare_option table[] = {
     PARE_OPT_TEXT("host", "ADDRESS", host, "address to listen on (127.0.0.1: this machine alone)"),
     PARE_OPT_INT("port", "N", port, 0, 65535, "port to listen on, 0 for any that is free (8000)"),
+    PARE_OPT_INT("grpc-port", "N", grpc_port, 0, 65535,
+                 "answer gRPC, too, on this port, which Triton has at 8001; 0 for any that is "
+                 "free (no gRPC)"),
+    PARE_OPT_INT("http-threads", "N", http_threads, 1, 64,
+                 "threads that read requests and write replies (one for each 4 cores, at most 8)"),
     PARE_OPT_INT("max-batch", "N", max_batch, 0, 65536,
                  "samples that a request or a batch has at most, 0 for no batches (32)"),
     PARE_OPT_INT("max-delay", "US", max_delay, 0, 60000000,
                  "microseconds that a request waits for others to make a batch (0)"),
     PARE_OPT_INT("max-queue", "N", max_queue, 1, 1e9,
                  "requests that may wait for a model; more are refused with status 503 (1024)"),
+    PARE_OPT_INT("max-wait", "US", max_wait, 0, 60000000,
+                 "microseconds that a request may be expected to wait for its turn, by the runs of "
+                 "late; others are refused with status 503, 0 for none (0)"),
     PARE_OPT_INT("instances", "N", instances, 1, 1024,
                  "runs of a model side by side: on the CPU each by one thread (as many as "
                  "--threads), on a GPU each in a stream (2)"),
+    PARE_OPT_TEXT("preprocess", "TEXT", preprocess,
+                  "models take PNG and JPEG as strings: 'resize 256, crop 224, mean 0.485 0.456 "
+                  "0.406, std 0.229 0.224 0.225'; a model's config.pbtxt says it in 'parameters'"),
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
                    "size of the bodies of all requests that are not answered yet; more are refused "
                    "with status 503 (1GiB)"),
+    PARE_OPT_LIST("traffic", "MODEL=V:W,...", traffic,
+                  "share MODEL's requests that name no version between versions V by weights W, "
+                  "also of its config.pbtxt; may be given several times"),
+    PARE_OPT_LIST("shadow", "MODEL=OTHER", shadow,
+                  "run MODEL's requests by OTHER, too, behind their replies, and compare the "
+                  "answers; OTHER/VERSION names a version; may be given several times"),
+    PARE_OPT_REAL("shadow-share", "SHARE", shadow_share, 0, 1,
+                  "share of the requests that are compared (1)"),
+    PARE_OPT_INT("shadow-queue", "N", shadow_queue, 1, 1e6,
+                 "requests that wait for a shadow or run in it; more are not compared (64)"),
     PARE_OPT_FLAG("shared-memory", shared_memory,
                   "let clients of this machine pass tensors in POSIX shared memory, of which they "
                   "may name any that this program may open"),
@@ -54,8 +81,11 @@ static const pare_option table[] = {
 
 static const serve_options defaults = {.host = "127.0.0.1",
                                        .port = 8000,
+                                       .grpc_port = -1,
                                        .max_batch = 32,
                                        .max_queue = 1024,
+                                       .shadow_queue = 64,
+                                       .shadow_share = 1,
                                        .max_request = 256 << 20,
                                        .max_pending = 1 << 30};
 
@@ -63,9 +93,12 @@ static const serve_options defaults = {.host = "127.0.0.1",
 typedef struct server {
     pare_gpus *gpus;
     pare_repository *repository;
+    pare_shadows *shadows; /* NULL: none */
     pare_regions regions;
     pare_api api;
+    size_t held; /* bytes of requests that are not answered yet */
     pare_http *http;
+    pare_grpc *grpc; /* NULL: it is not spoken */
 } server;
 
 static void handle(void *user, pare_exchange *x) { pare_api_handle(user, x); }
@@ -88,6 +121,15 @@ static pare_status check(pare_tool *tool, const void *options)
         return PARE_FAIL(tool->ctx, USAGE,
                          "--max-pending is less than twice --max-request, which a request may be "
                          "packed and unpacked");
+    for (int i = 0; i < o->traffic.count; i++) {
+        pare_shares shares;
+        const char *rule = o->traffic.item[i], *equals = strchr(rule, '=');
+        if (!equals || equals == rule)
+            return PARE_FAIL(tool->ctx, USAGE, "--traffic %s: expected MODEL=VERSION:WEIGHT,...",
+                             rule);
+        if (pare_shares_read(tool->ctx, &shares, "--traffic", equals + 1) != PARE_OK)
+            return PARE_USAGE;
+    }
     if (!o->certificate != !o->key)
         return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
     for (int i = 0; i < tool->arg_count; i++)
@@ -95,6 +137,15 @@ static pare_status check(pare_tool *tool, const void *options)
             if (!strcmp(tool->arg[i], tool->arg[k]))
                 return PARE_FAIL(tool->ctx, USAGE, "%s is given twice", tool->arg[i]);
     return PARE_OK;
+}
+
+/* What HTTP takes of a small model is as much as the model; most of a large one's time is its own.
+ */
+static int http_threads(const serve_options *o)
+{
+    const int quarter = pare_cpu_cores() / 4;
+    if (o->http_threads) return (int)o->http_threads;
+    return quarter < 1 ? 1 : quarter > 8 ? 8 : quarter;
 }
 
 /* A file's text, in the tool's arena; *out stays NULL where there is no file. */
@@ -113,6 +164,15 @@ static pare_status read_text(pare_tool *tool, const char *path, const char **out
 /* One run is copied in and out while the other is computed. */
 enum { GPU_INSTANCES = 2 };
 
+static pare_status open_shadows(pare_tool *tool, const serve_options *o, server *out)
+{
+    const pare_shadows_options options = {.rule = o->shadow.item,
+                                          .count = o->shadow.count,
+                                          .share = o->shadow_share,
+                                          .queue = o->shadow_queue};
+    return options.count ? pare_shadows_new(tool->ctx, &out->shadows, &options) : PARE_OK;
+}
+
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
 {
     PARE_TRY(pare_tool_open_device(tool));
@@ -124,9 +184,45 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.config.max_batch = o->max_batch;
     options.config.delay = o->max_delay;
     options.config.queue = o->max_queue;
+    options.config.wait = o->max_wait;
     options.config.instances = o->instances ? o->instances : threads;
     options.config.gpu_instances = o->instances ? o->instances : GPU_INSTANCES;
-    return pare_repository_open(tool->ctx, &out->repository, &options);
+    options.traffic = o->traffic.item;
+    options.traffic_count = o->traffic.count;
+    options.shadows = out->shadows;
+    if (o->preprocess) {
+        const pare_status st = pare_preprocess_parse(&tool->arena, &options.config.preprocess,
+                                                     "--preprocess", o->preprocess);
+        if (st != PARE_OK) return st == PARE_INPUT ? PARE_USAGE : st;
+    }
+    PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
+    return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
+}
+
+static pare_status open_transports(pare_tool *tool, const serve_options *o, const char *certificate,
+                                   const char *key, server *out)
+{
+    const pare_http_options http = {.host = o->host,
+                                    .port = (int)o->port,
+                                    .threads = http_threads(o),
+                                    .limit = o->max_request,
+                                    .pending = o->max_pending,
+                                    .held = &out->held,
+                                    .certificate = certificate,
+                                    .key = key,
+                                    .admit = admit,
+                                    .handle = handle,
+                                    .user = &out->api};
+    const pare_grpc_options grpc = {.host = o->host,
+                                    .port = (int)o->grpc_port,
+                                    .limit = o->max_request,
+                                    .pending = o->max_pending,
+                                    .held = &out->held,
+                                    .certificate = certificate,
+                                    .key = key,
+                                    .api = &out->api};
+    PARE_TRY(pare_http_open(tool->ctx, &out->http, &http));
+    return o->grpc_port < 0 ? PARE_OK : pare_grpc_open(tool->ctx, &out->grpc, &grpc);
 }
 
 static pare_status open_server(pare_tool *tool, const serve_options *o, server *out)
@@ -135,27 +231,26 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     PARE_TRY(read_text(tool, o->certificate, &certificate));
     PARE_TRY(read_text(tool, o->key, &key));
     PARE_TRY(pare_token_read(&tool->arena, &out->api.token, o->token));
+    PARE_TRY(open_shadows(tool, o, out));
     PARE_TRY(open_repository(tool, o, out));
     out->api.repository = out->repository;
+    out->api.shadows = out->shadows;
     out->api.regions = o->shared_memory ? &out->regions : NULL;
-    const pare_http_options http = {.host = o->host,
-                                    .port = (int)o->port,
-                                    .limit = o->max_request,
-                                    .pending = o->max_pending,
-                                    .certificate = certificate,
-                                    .key = key,
-                                    .admit = admit,
-                                    .handle = handle,
-                                    .user = &out->api};
-    return pare_http_open(tool->ctx, &out->http, &http);
+    return open_transports(tool, o, certificate, key, out);
 }
 
 /* "http://127.0.0.1:8000", or "https"; an IPv6 address is in brackets. */
-static pare_status say_address(pare_tool *tool, const serve_options *o, const server *s)
+static void say_address(const serve_options *o, const char *scheme, int port)
 {
     const bool is_v6 = strchr(o->host, ':') != NULL;
-    pare_print(stdout, "http%s://%s%s%s:%d\n", o->certificate ? "s" : "", is_v6 ? "[" : "", o->host,
-               is_v6 ? "]" : "", pare_http_port(s->http));
+    pare_print(stdout, "%s%s://%s%s%s:%d\n", scheme, o->certificate ? "s" : "", is_v6 ? "[" : "",
+               o->host, is_v6 ? "]" : "", port);
+}
+
+static pare_status say_addresses(pare_tool *tool, const serve_options *o, const server *s)
+{
+    say_address(o, "http", pare_http_port(s->http));
+    if (s->grpc) say_address(o, "grpc", pare_grpc_port(s->grpc));
     if (fflush(stdout)) return PARE_FAIL(tool->ctx, IO, "standard output: %s", strerror(errno));
     return PARE_OK;
 }
@@ -181,6 +276,10 @@ static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
         pare_served_release(all[i]);
     }
     pare_free(all);
+    if (!s->shadows) return PARE_OK;
+    json_object_set_new(tool->facts, "shadows", list = json_array());
+    for (int i = 0; i < pare_shadows_count(s->shadows); i++)
+        json_array_append_new(list, pare_shadow_json(pare_shadows_at(s->shadows, i)));
     return PARE_OK;
 }
 
@@ -193,13 +292,15 @@ static void drain(pare_tool *tool, server *s)
     if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
         pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
     pare_http_drain(s->http);
+    pare_grpc_drain(s->grpc);
+    pare_shadows_drain(s->shadows); /* what they hold counts with the transport's */
 }
 
 /* Until a signal asks for the end. */
 static pare_status serve(pare_tool *tool, const serve_options *o, server *s)
 {
     const double start = pare_seconds();
-    const pare_status st = say_address(tool, o, s);
+    const pare_status st = say_addresses(tool, o, s);
     if (st == PARE_OK) await_signal(tool->ctx);
     drain(tool, s);
     return st == PARE_OK ? note_facts(tool, s, pare_seconds() - start) : st;
@@ -213,8 +314,10 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_regions_init(&s.regions);
     pare_status st = open_server(tool, o, &s);
     if (st == PARE_OK) st = serve(tool, o, &s);
+    pare_grpc_close(s.grpc);
     pare_http_close(s.http);
     pare_repository_close(s.repository);
+    pare_shadows_free(s.shadows);
     pare_gpus_free(s.gpus);
     pare_regions_free(&s.regions);
     return st;
@@ -225,7 +328,7 @@ const pare_command pare_command_serve = {
     .arguments = "FOLDER|MODEL.onnx...",
     .min = 1,
     .max = -1,
-    .summary = "serve models over HTTP, by the protocol that Triton and KServe have",
+    .summary = "serve models over HTTP and gRPC, by the protocol that Triton and KServe have",
     .detail =
         "A folder holds MODEL/VERSION/model.onnx, and MODEL/config.pbtxt where a model has one. "
         "The\n"

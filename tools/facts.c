@@ -126,7 +126,10 @@ static const struct row {
     {"zoo", "best[]", "model:string"},
     {"zoo", "diff.regressions[]", FINDING_KEYS},
     {"zoo", "diff.improvements[]", FINDING_KEYS},
-    {"serve", "", "models:array seconds:number"},
+    {"serve", "", "models:array seconds:number shadows?array"},
+    {"serve", "shadows[]",
+     "model:string shadow:string answered:integer compared:integer dropped:integer failed:integer "
+     "outputs:array agreement?number agreement_interval?array compute_ms?object"},
     {"load", "", "url:string model:string data:object rates:array knee?object"},
     {"load", "data", DATA_KEYS},
     {"load", "rates[]",

@@ -87,6 +87,23 @@ if [ -w /dev/full ]; then
     [ $? = 1 ] && has 'standard output' .test.err && pass nobody_listens || fail nobody_listens "$(cat .test.err)"
 fi
 
+# --- gRPC ---
+refuses grpc_bad_port 2 "--grpc-port 65536: expected a whole number from 0 to 65535" "$pare" serve "$zoo/mlp.onnx" --grpc-port 65536
+starts "$zoo/mlp.onnx" --grpc-port 0
+if [ -z "$url" ] && has 'install libgrpc' .test.served; then
+    wait "$server"
+    [ $? = 1 ] && pass grpc_no_library || fail grpc_no_library "exit status"
+else
+    port=${url##*:}
+    case $url in http://127.0.0.1:[0-9]*grpc://127.0.0.1:[0-9]*) pass grpc_address ;; *) fail grpc_address "'$url' $(cat .test.served)" ;; esac
+    refuses grpc_port_taken 1 "port $port: Address already in use" "$pare" serve "$zoo/mlp.onnx" --port 0 --grpc-port "$port"
+    asks grpc_beside 200 '"shape":[1,10]' "${url%%
+*}/v2/models/mlp/infer" -d @body.json
+    ends
+    got=$?
+    [ $got = 0 ] && [ ! -s .test.served ] && pass grpc_end || fail grpc_end "exit $got: $(cat .test.served)"
+fi
+
 # --- a queue that is full, and the end while a request waits for others ---
 starts "$zoo/mlp.onnx" --max-queue 1 --max-delay 60000000
 curl -s -o .test.waiting -w '%{http_code}' --max-time 60 "$url/v2/models/mlp/infer" -d @body.json >.test.code &

@@ -1,56 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models served on the emulated GPU: the same bytes alone and in batches, the processors that
    config.pbtxt chooses, and every call of a run that fails in turn. */
-#include "tests/tools/serve_desk.h"
-
 #include "testing.h"
 #include "runtime/exec/exec.h"
+#include "tests/tools/serve_desk.h"
+#include "tests/warnings.h"
 
 enum { REQUESTS = 40 };
 
-typedef struct bench {
-    desk d; /* first */
-    pare_device *device;
-} bench;
+static pare_device *device; /* of models that do not choose; NULL: the CPU */
 
-/* A place for models where the GPU is that of models that do not choose, or none. */
 static void gpus_open(desk *d, bool is_first)
 {
-    bench *b = (bench *)(void *)d;
-    if (is_first) assert_int_equal(pare_device_open(&d->ctx, &b->device, "cuda"), PARE_OK);
-    assert_int_equal(pare_gpus_new(&d->ctx, &d->gpus, b->device, 0), PARE_OK);
+    if (is_first) assert_int_equal(pare_device_open(&d->ctx, &device, "cuda"), PARE_OK);
+    assert_int_equal(pare_gpus_new(&d->ctx, &d->gpus, device, 0), PARE_OK);
 }
 
 static void all_close(desk *d)
 {
-    bench *b = (bench *)(void *)d;
     pare_repository_close(d->api.repository);
     pare_gpus_free(d->gpus);
-    pare_device_close(b->device);
+    pare_device_close(device);
     d->api.repository = NULL;
     d->gpus = NULL;
-    b->device = NULL;
+    device = NULL;
 }
 
-static int bench_setup(void **state)
+static int setup(void **state)
 {
-    bench *b = calloc(1, sizeof *b);
-    void *d;
-    if (!b || setup(&d)) return 1;
-    b->d = *(desk *)d;
-    free(d);
-    b->d.path[0] = b->d.folder;
-    *state = b;
+    if (desk_setup(state)) return 1;
+    hear_warnings(&((desk *)*state)->ctx);
     return 0;
 }
 
-static int bench_teardown(void **state)
+static int teardown(void **state)
 {
     simt_fail_at(0, 0, false);
     all_close(*state);
     simt_set.devices = 1;
     simt_set.memory = (size_t)4 << 30;
-    return teardown(state) || device_is_clean(state);
+    return desk_teardown(state) || device_is_clean(state);
 }
 
 static pare_serve_config config_on_gpu(int64_t max_batch, int64_t delay, int64_t instances)
@@ -61,6 +50,13 @@ static pare_serve_config config_on_gpu(int64_t max_batch, int64_t delay, int64_t
     config.delay = delay;
     config.gpu_instances = instances;
     return config;
+}
+
+static ask *send_to(desk *d, const char *model, uint32_t seed, int rows)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/v2/models/%s/infer", model);
+    return desk_send_images(d, path, "", seed, rows);
 }
 
 /* --- batches --- */
@@ -84,23 +80,22 @@ static void batches_give_the_bytes_of_single_requests(void **state)
     static ask *asked[REQUESTS];
     const char *const models[] = {"mlp", "cnn"};
     for (int m = 0; m < 2; m++) {
-        char path[64], infer[64];
+        char path[64];
         const char *const paths[] = {path};
         const pare_serve_config single = config_on_gpu(3, 0, 1);
         const pare_serve_config batched = config_on_gpu(11, 200000, 2);
         snprintf(path, sizeof path, "datasets/zoo/%s.onnx", models[m]);
-        snprintf(infer, sizeof infer, "/v2/models/%s/infer", models[m]);
         gpus_open(d, true);
         desk_open(d, paths, 1, &single);
         for (int i = 0; i < REQUESTS; i++)
-            take_logits(send_images_to(d, infer, (uint32_t)i, rows_of(i)), rows_of(i), alone[i]);
+            ask_take_logits(send_to(d, models[m], (uint32_t)i, rows_of(i)), rows_of(i), alone[i]);
         assert_int_equal(runs_of(d, models[m]), REQUESTS);
         pare_repository_close(d->api.repository);
         desk_open(d, paths, 1, &batched);
         for (int i = 0; i < REQUESTS; i++)
-            asked[i] = send_images_to(d, infer, (uint32_t)i, rows_of(i));
+            asked[i] = send_to(d, models[m], (uint32_t)i, rows_of(i));
         for (int i = 0; i < REQUESTS; i++) {
-            take_logits(asked[i], rows_of(i), together);
+            ask_take_logits(asked[i], rows_of(i), together);
             assert_memory_equal(together, alone[i], (size_t)rows_of(i) * CLASSES * sizeof(float));
         }
         assert_true(runs_of(d, models[m]) < REQUESTS); /* requests were run together */
@@ -115,23 +110,23 @@ static void config_chooses_the_processor(void **state)
 {
     desk *d = *state;
     const pare_serve_config config = config_on_gpu(4, 0, 1);
-    put_model(d, "mlp", 1);
+    desk_put_model(d, "mlp", 1);
     simt_set.devices = 2;
     gpus_open(d, true);
     desk_open(d, d->path, 1, &config);
-    gives(d, "GET", "/v2/models/net/config", "", 200,
-          "\"kind\":\"KIND_GPU\",\"count\":1,\"gpus\":[0]}]");
-    put_config(d, "instance_group { kind: KIND_CPU }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
-    gives(d, "GET", "/v2/models/net/config", "", 200, "\"kind\":\"KIND_CPU\",\"count\":1}]");
-    put_config(d, "instance_group { gpus: 1 count: 3 }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
-    gives(d, "GET", "/v2/models/net/config", "", 200,
-          "\"kind\":\"KIND_GPU\",\"count\":3,\"gpus\":[1]}]");
-    put_config(d, "instance_group { kind: KIND_GPU gpus: 7 }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 500,
-          "net/1/model.onnx: instance_group: GPU 7 does not exist");
-    gives(d, "GET", "/v2/models/net/ready", "", 200, ""); /* it goes on as it was */
+    desk_gives(d, "GET", "/v2/models/net/config", "", 200,
+               "\"kind\":\"KIND_GPU\",\"count\":1,\"gpus\":[0]}]");
+    desk_put_config(d, "instance_group { kind: KIND_CPU }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/net/config", "", 200, "\"kind\":\"KIND_CPU\",\"count\":1}]");
+    desk_put_config(d, "instance_group { gpus: 1 count: 3 }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/net/config", "", 200,
+               "\"kind\":\"KIND_GPU\",\"count\":3,\"gpus\":[1]}]");
+    desk_put_config(d, "instance_group { kind: KIND_GPU gpus: 7 }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 500,
+               "net/1/model.onnx: instance_group: GPU 7 does not exist");
+    desk_gives(d, "GET", "/v2/models/net/ready", "", 200, ""); /* it goes on as it was */
 }
 
 static void several_gpus_give_the_same_bytes(void **state)
@@ -140,18 +135,18 @@ static void several_gpus_give_the_same_bytes(void **state)
     static ask *asked[REQUESTS];
     float first[CLASSES], other[CLASSES];
     const pare_serve_config config = config_on_gpu(1, 0, 1);
-    put_model(d, "mlp", 1);
-    put_config(d, "instance_group [ { gpus: [0, 1] }, { gpus: 1 } ]");
+    desk_put_model(d, "mlp", 1);
+    desk_put_config(d, "instance_group [ { gpus: [0, 1] }, { gpus: 1 } ]");
     simt_set.devices = 2;
     gpus_open(d, false);
     desk_open(d, d->path, 1, &config);
-    gives(d, "GET", "/v2/models/net/config", "", 200,
-          "\"count\":1,\"gpus\":[0]},{\"name\":\"net\",\"kind\":\"KIND_GPU\",\"count\":2,"
-          "\"gpus\":[1]}]");
-    for (int i = 0; i < REQUESTS; i++) asked[i] = send_images_to(d, "/v2/models/net/infer", 5, 1);
-    take_logits(asked[0], 1, first);
+    desk_gives(d, "GET", "/v2/models/net/config", "", 200,
+               "\"count\":1,\"gpus\":[0]},{\"name\":\"net\",\"kind\":\"KIND_GPU\",\"count\":2,"
+               "\"gpus\":[1]}]");
+    for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "net", 5, 1);
+    ask_take_logits(asked[0], 1, first);
     for (int i = 1; i < REQUESTS; i++) {
-        take_logits(asked[i], 1, other);
+        ask_take_logits(asked[i], 1, other);
         assert_memory_equal(other, first, sizeof first);
     }
 }
@@ -179,7 +174,7 @@ static void memory_that_is_out_is_made(void **state)
     float roomy[CLASSES], narrow[CLASSES];
     uint64_t usual, frees;
     assert_int_equal(load_six(d, &usual), PARE_OK);
-    take_logits(send_images(d, 1, 1), 1, roomy);
+    ask_take_logits(send_to(d, "mlp", 1, 1), 1, roomy);
     simt_set.memory = 500000;
     for (pare_status st = PARE_MEMORY; st != PARE_OK;) {
         simt_set.memory += simt_set.memory / 8;
@@ -187,7 +182,7 @@ static void memory_that_is_out_is_made(void **state)
         if (st != PARE_OK && !strstr(d->ctx.message, "GPU memory")) fail_msg("%s", d->ctx.message);
     }
     assert_true(frees > usual);
-    take_logits(send_images(d, 1, 1), 1, narrow);
+    ask_take_logits(send_to(d, "mlp", 1, 1), 1, narrow);
     assert_memory_equal(narrow, roomy, sizeof roomy);
 }
 
@@ -205,32 +200,32 @@ static void failed_run_is_told_and_forgotten(void **state)
     int told = 0;
     gpus_open(d, true);
     desk_open(d, paths, 1, &config);
-    take_logits(send_images(d, 1, 1), 1, right);
+    ask_take_logits(send_to(d, "mlp", 1, 1), 1, right);
     const uint64_t before = simt_calls();
-    take_logits(send_images(d, 1, 1), 1, right);
+    ask_take_logits(send_to(d, "mlp", 1, 1), 1, right);
     const uint64_t calls = simt_calls() - before;
     assert_true(calls > 3);
     for (uint64_t n = 1; n <= 2 * calls; n++) {
         simt_fail_at((n + 1) / 2, codes[n % 2], false);
-        ask *a = send_images(d, 1, 1);
-        await(a);
+        ask *a = send_to(d, "mlp", 1, 1);
+        ask_await(a);
         simt_fail_at(0, 0, false);
         const int code = a->x.reply.code;
         if (code == 200) {
-            take_logits(a, 1, logits);
+            ask_take_logits(a, 1, logits);
             assert_memory_equal(logits, right, sizeof right);
         } else {
             assert_true(code == 500 || code == 503);
             const char *words = code == 500 ? "model 'mlp': " : "out of";
             assert_non_null(memmem(a->x.reply.body, a->x.reply.bytes, words, strlen(words)));
             told++;
-            forget(a);
+            ask_forget(a);
         }
-        take_logits(send_images(d, 1, 1), 1, logits);
+        ask_take_logits(send_to(d, "mlp", 1, 1), 1, logits);
         assert_memory_equal(logits, right, sizeof right);
     }
     assert_true(told >= (int)calls);
-    gives(d, "GET", "/v2/models/mlp/ready", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/mlp/ready", "", 200, "");
 }
 
 /* Requests that wait when the GPU is lost are answered, other models go on, a load tries again. */
@@ -242,34 +237,35 @@ static void lost_gpu_makes_its_models_unready(void **state)
     int answered = 0, failed = 0;
     const char *const paths[] = {d->folder, "datasets/zoo/mlp.onnx"};
     const pare_serve_config config = config_on_gpu(4, 1000, 1);
-    put_model(d, "mlp", 1);
-    put_config(d,
-               "max_batch_size: 4 dynamic_batching { } instance_group { kind: KIND_GPU count: 2 }");
+    desk_put_model(d, "mlp", 1);
+    desk_put_config(
+        d, "max_batch_size: 4 dynamic_batching { } instance_group { kind: KIND_GPU count: 2 }");
     gpus_open(d, false);
     desk_open(d, paths, 2, &config);
-    take_logits(send_images_to(d, "/v2/models/net/infer", 1, 1), 1, right);
+    ask_take_logits(send_to(d, "net", 1, 1), 1, right);
     simt_fail_at(40, 700, true);
-    for (int i = 0; i < REQUESTS; i++) asked[i] = send_images_to(d, "/v2/models/net/infer", 1, 1);
+    for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "net", 1, 1);
     for (int i = 0; i < REQUESTS; i++) {
-        await(asked[i]);
+        ask_await(asked[i]);
         const int code = asked[i]->x.reply.code;
         if (code == 200)
             answered++;
         else if (code == 500 || code == 503)
             failed++;
-        forget(asked[i]);
+        ask_forget(asked[i]);
     }
     assert_int_equal(answered + failed, REQUESTS);
     assert_true(failed > 0);
-    gives(d, "GET", "/v2/models/net/ready", "", 503, "model 'net' is not ready: ");
-    gives(d, "POST", "/v2/models/net/infer", "{}", 503, "the GPU is lost");
-    gives(d, "POST", "/v2/repository/index", "", 200, "\"state\":\"UNAVAILABLE\",\"reason\":\"");
-    gives(d, "POST", "/v2/repository/index", "{\"ready\": true}", 200, "[{\"name\":\"mlp\"");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 500, "the GPU is lost");
-    take_logits(send_images(d, 1, 1), 1, logits); /* on the CPU */
+    desk_gives(d, "GET", "/v2/models/net/ready", "", 503, "model 'net' is not ready: ");
+    desk_gives(d, "POST", "/v2/models/net/infer", "{}", 503, "the GPU is lost");
+    desk_gives(d, "POST", "/v2/repository/index", "", 200,
+               "\"state\":\"UNAVAILABLE\",\"reason\":\"");
+    desk_gives(d, "POST", "/v2/repository/index", "{\"ready\": true}", 200, "[{\"name\":\"mlp\"");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 500, "the GPU is lost");
+    ask_take_logits(send_to(d, "mlp", 1, 1), 1, logits); /* on the CPU */
     simt_fail_at(0, 0, false);
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
-    take_logits(send_images_to(d, "/v2/models/net/infer", 1, 1), 1, logits);
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    ask_take_logits(send_to(d, "net", 1, 1), 1, logits);
     assert_memory_equal(logits, right, sizeof right);
 }
 
@@ -282,12 +278,12 @@ static void lost_gpu_does_not_hold_the_end(void **state)
     const pare_serve_config config = config_on_gpu(4, 60000000, 2);
     gpus_open(d, true);
     desk_open(d, paths, 1, &config);
-    for (int i = 0; i < REQUESTS; i++) asked[i] = send_images(d, 1, 1);
+    for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "mlp", 1, 1);
     simt_fail_at(1, 700, true);
     assert_int_equal(pare_repository_hurry(d->api.repository, &d->ctx), PARE_OK);
     for (int i = 0; i < REQUESTS; i++) {
-        await(asked[i]);
-        forget(asked[i]);
+        ask_await(asked[i]);
+        ask_forget(asked[i]);
     }
     pare_repository_close(d->api.repository);
     d->api.repository = NULL;
@@ -297,18 +293,13 @@ static void lost_gpu_does_not_hold_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, bench_setup,
-                                        bench_teardown),
-        cmocka_unit_test_setup_teardown(config_chooses_the_processor, bench_setup, bench_teardown),
-        cmocka_unit_test_setup_teardown(several_gpus_give_the_same_bytes, bench_setup,
-                                        bench_teardown),
-        cmocka_unit_test_setup_teardown(memory_that_is_out_is_made, bench_setup, bench_teardown),
-        cmocka_unit_test_setup_teardown(failed_run_is_told_and_forgotten, bench_setup,
-                                        bench_teardown),
-        cmocka_unit_test_setup_teardown(lost_gpu_makes_its_models_unready, bench_setup,
-                                        bench_teardown),
-        cmocka_unit_test_setup_teardown(lost_gpu_does_not_hold_the_end, bench_setup,
-                                        bench_teardown),
+        cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, setup, teardown),
+        cmocka_unit_test_setup_teardown(config_chooses_the_processor, setup, teardown),
+        cmocka_unit_test_setup_teardown(several_gpus_give_the_same_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(memory_that_is_out_is_made, setup, teardown),
+        cmocka_unit_test_setup_teardown(failed_run_is_told_and_forgotten, setup, teardown),
+        cmocka_unit_test_setup_teardown(lost_gpu_makes_its_models_unready, setup, teardown),
+        cmocka_unit_test_setup_teardown(lost_gpu_does_not_hold_the_end, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import tempfile
+import urllib.request
 import xml.etree.ElementTree
 
 import numpy as np
@@ -92,13 +93,17 @@ def judge(name, path):
 
 
 def serve(mlp):
-    """A server writes its facts when it is told to end."""
-    server = subprocess.Popen([PARE, 'serve', mlp, '--port', '0', '--quiet', '--json', 'serve.json'],
+    """A server writes its facts when it is told to end. Here a version of a model shadows itself."""
+    server = subprocess.Popen([PARE, 'serve', mlp, '--port', '0', '--quiet', '--json', 'serve.json', '--shadow', 'mlp=mlp/1'],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if server.stdout.readline():
+    url = server.stdout.readline().strip()
+    if url:
+        pixels = {'name': 'input', 'shape': [1, 1, 28, 28], 'datatype': 'FP32', 'data': [0] * 784}
+        urllib.request.urlopen(f'{url}/v2/models/mlp/infer', json.dumps({'inputs': [pixels]}).encode(), 60).close()
         server.terminate()
         check('serve_ends', server.wait(60) == 0, server.stderr.read())
-        judge('serve', 'serve.json')
+        shadow = judge('serve', 'serve.json')['shadows'][0]
+        check('serve_shadow', shadow['compared'] == shadow['outputs'][0]['same'] == 1, shadow)
     else:
         why = server.stderr.read().strip()
         report('SKIP' if 'no HTTP library' in why else 'FAIL', 'serve', why)

@@ -107,7 +107,7 @@ static void what_is_not_read_is_warned_of(void **state)
     desk *d = *state;
     parsed(d, "parameters { key: \"a\" }");
     assert_int_equal(warnings, 1);
-    assert_string_equal(warning, "c: 'parameters' is not read");
+    assert_string_equal(warning, "c: the parameter 'a' is not read");
     parsed(d, "dynamic_batching { preserve_ordering: true priority_queue_policy { } }");
     assert_string_equal(warning, "c: 'dynamic_batching.priority_queue_policy' is not read");
     parsed(d, "instance_group { count: 1 profile: \"a\" }");
@@ -153,6 +153,9 @@ static void what_is_wrong_is_named(void **state)
         {"backend: \"python\"", "only ONNX models are served"},
         {"ensemble_scheduling { }", "ensemble_scheduling is not served"},
         {"sequence_batching { }", "sequence_batching is not served"},
+        {"parameters: 5", "parameters: expected { ... }"},
+        {"parameters { key: \"traffic_weight\" value { string_value: \"1\" } }",
+         "c: traffic_weight: '1': expected VERSION:WEIGHT"},
         {"default_model_filename: \"../net.onnx\"", "expected a file in the version's folder"},
         {"default_model_filename: \"..\"", "expected a file in the version's folder"},
         {"max_batch_size: -1", "max_batch_size: expected a whole number from 0"},

@@ -2,7 +2,23 @@
 /* Served models without a transport: routes, batches that give the bytes of single requests,
    loading and unloading while requests are under way. */
 #include "tests/tools/serve_desk.h"
+#include "tests/warnings.h"
 #include "tools/serve/infer_job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static int setup(void **state)
+{
+    if (desk_setup(state)) return 1;
+    hear_warnings(&((desk *)*state)->ctx);
+    return 0;
+}
 
 /* --- routes --- */
 
@@ -10,39 +26,39 @@ static void routes_answer(void **state)
 {
     desk *d = *state;
     const char *const paths[] = {"datasets/zoo/mlp.onnx", "datasets/zoo/cnn.onnx"};
-    const pare_serve_config config = config_of(32, 0, 1);
+    const pare_serve_config config = desk_config(32, 0, 1);
     desk_open(d, paths, 2, &config);
-    gives(d, "GET", "/v2/health/live", "", 200, "");
-    gives(d, "GET", "/v2/health/ready", "", 200, "");
-    gives(d, "HEAD", "/v2/health/ready", "", 200, "");
-    gives(d, "GET", "/v2", "", 200, "\"binary_tensor_data\"");
-    gives(d, "GET", "/v2/", "", 200, "\"name\":\"pare\"");
-    gives(d, "GET", "/v2/models/mlp", "", 200, "\"shape\":[-1,1,28,28]");
-    gives(d, "GET", "/v2/models/mlp/versions/1", "", 200, "\"versions\":[\"1\"]");
-    gives(d, "GET", "/v2/models/mlp/ready", "", 200, "");
-    gives(d, "GET", "/v2/models/mlp/config", "", 200, "\"max_batch_size\":32");
-    gives(d, "GET", "/v2/models/mlp/config", "", 200, "\"dims\":[1,28,28]");
-    gives(d, "GET", "/v2/models/mlp/stats", "", 200, "\"execution_count\":0");
-    gives(d, "GET", "/v2/models/stats", "", 200, "\"name\":\"cnn\"");
-    gives(d, "GET", "/metrics", "", 200, "pare_runs_total{model=\"cnn\",version=\"1\"} 0\n");
-    gives(d, "GET", "/metrics", "", 200, "# EOF\n");
-    gives(d, "POST", "/v2/repository/index", "", 200, "\"state\":\"READY\"");
-    gives(d, "GET", "/v2/models/none", "", 404, "there is no model 'none'");
-    gives(d, "GET", "/v2/models/none/ready", "", 400, "there is no model 'none'");
-    gives(d, "GET", "/v2/models/mlp/versions/2", "", 404, "version 2 is not ready");
-    gives(d, "GET", "/v2/models/mlp/versions/x/ready", "", 400, "version 'x'");
-    gives(d, "POST", "/v2/models/none/infer", "{}", 404, "there is no model 'none'");
-    gives(d, "GET", "/v2/models/mlp/infer", "", 405, "expected POST, not GET");
-    gives(d, "DELETE", "/v2", "", 405, "expected GET, not DELETE");
-    gives(d, "GET", "/", "", 404, "there is nothing");
-    gives(d, "GET", "/v2/models//ready", "", 404, "there is nothing");
-    gives(d, "POST", "/v2/repository/index", "[1]", 400, "no JSON object");
-    gives(d, "POST", "/v2/repository/models/none/load", "", 400, "there is no model 'none'");
-    gives(d, "POST", "/v2/repository/models/mlp/load", "{\"parameters\": {\"config\": \"{}\"}}",
-          501, "'config'");
+    desk_gives(d, "GET", "/v2/health/live", "", 200, "");
+    desk_gives(d, "GET", "/v2/health/ready", "", 200, "");
+    desk_gives(d, "HEAD", "/v2/health/ready", "", 200, "");
+    desk_gives(d, "GET", "/v2", "", 200, "\"binary_tensor_data\"");
+    desk_gives(d, "GET", "/v2/", "", 200, "\"name\":\"pare\"");
+    desk_gives(d, "GET", "/v2/models/mlp", "", 200, "\"shape\":[-1,1,28,28]");
+    desk_gives(d, "GET", "/v2/models/mlp/versions/1", "", 200, "\"versions\":[\"1\"]");
+    desk_gives(d, "GET", "/v2/models/mlp/ready", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/mlp/config", "", 200, "\"max_batch_size\":32");
+    desk_gives(d, "GET", "/v2/models/mlp/config", "", 200, "\"dims\":[1,28,28]");
+    desk_gives(d, "GET", "/v2/models/mlp/stats", "", 200, "\"execution_count\":0");
+    desk_gives(d, "GET", "/v2/models/stats", "", 200, "\"name\":\"cnn\"");
+    desk_gives(d, "GET", "/metrics", "", 200, "pare_runs_total{model=\"cnn\",version=\"1\"} 0\n");
+    desk_gives(d, "GET", "/metrics", "", 200, "# EOF\n");
+    desk_gives(d, "POST", "/v2/repository/index", "", 200, "\"state\":\"READY\"");
+    desk_gives(d, "GET", "/v2/models/none", "", 404, "there is no model 'none'");
+    desk_gives(d, "GET", "/v2/models/none/ready", "", 400, "there is no model 'none'");
+    desk_gives(d, "GET", "/v2/models/mlp/versions/2", "", 404, "version 2 is not ready");
+    desk_gives(d, "GET", "/v2/models/mlp/versions/x/ready", "", 400, "version 'x'");
+    desk_gives(d, "POST", "/v2/models/none/infer", "{}", 404, "there is no model 'none'");
+    desk_gives(d, "GET", "/v2/models/mlp/infer", "", 405, "expected POST, not GET");
+    desk_gives(d, "DELETE", "/v2", "", 405, "expected GET, not DELETE");
+    desk_gives(d, "GET", "/", "", 404, "there is nothing");
+    desk_gives(d, "GET", "/v2/models//ready", "", 404, "there is nothing");
+    desk_gives(d, "POST", "/v2/repository/index", "[1]", 400, "no JSON object");
+    desk_gives(d, "POST", "/v2/repository/models/none/load", "", 400, "there is no model 'none'");
+    desk_gives(d, "POST", "/v2/repository/models/mlp/load",
+               "{\"parameters\": {\"config\": \"{}\"}}", 501, "'config'");
     d->api.draining = true;
-    gives(d, "GET", "/v2/health/ready", "", 503, "about to end");
-    gives(d, "GET", "/v2/health/live", "", 200, "");
+    desk_gives(d, "GET", "/v2/health/ready", "", 503, "about to end");
+    desk_gives(d, "GET", "/v2/health/live", "", 200, "");
 }
 
 static void wrong_requests_are_refused(void **state)
@@ -71,16 +87,21 @@ static void wrong_requests_are_refused(void **state)
     };
     desk *d = *state;
     const char *const paths[] = {"datasets/zoo/mlp.onnx"};
-    const pare_serve_config config = config_of(32, 0, 1);
+    const pare_serve_config config = desk_config(32, 0, 1);
     desk_open(d, paths, 1, &config);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        gives(d, "POST", "/v2/models/mlp/infer", cases[i].json, cases[i].code, cases[i].words);
-    gives(d, "GET", "/v2/models/mlp/stats", "", 200, "\"fail\":{\"count\":7");
+        desk_gives(d, "POST", "/v2/models/mlp/infer", cases[i].json, cases[i].code, cases[i].words);
+    desk_gives(d, "GET", "/v2/models/mlp/stats", "", 200, "\"fail\":{\"count\":7");
 }
 
 /* --- batches --- */
 
 enum { REQUESTS = 96 };
+
+static ask *send_images(desk *d, uint32_t seed, int rows)
+{
+    return desk_send_images(d, "/v2/models/mlp/infer", "", seed, rows);
+}
 
 static int rows_of(int i) { return i % 5 == 4 ? 3 : 1; }
 
@@ -90,16 +111,17 @@ static void batches_give_the_bytes_of_single_requests(void **state)
     static float alone[REQUESTS][3 * CLASSES], together[3 * CLASSES];
     static ask *asked[REQUESTS];
     const char *const paths[] = {"datasets/zoo/mlp.onnx"};
-    const pare_serve_config single = config_of(32, 0, 1), batched = config_of(16, 2000, 2);
+    const pare_serve_config single = desk_config(32, 0, 1), batched = desk_config(16, 2000, 2);
+    hear_warnings(&d->ctx);
     desk_open(d, paths, 1, &single);
     assert_int_equal(warnings, 0);
     for (int i = 0; i < REQUESTS; i++)
-        take_logits(send_images(d, (uint32_t)i, rows_of(i)), rows_of(i), alone[i]);
+        ask_take_logits(send_images(d, (uint32_t)i, rows_of(i)), rows_of(i), alone[i]);
     pare_repository_close(d->api.repository);
     desk_open(d, paths, 1, &batched);
     for (int i = 0; i < REQUESTS; i++) asked[i] = send_images(d, (uint32_t)i, rows_of(i));
     for (int i = 0; i < REQUESTS; i++) {
-        take_logits(asked[i], rows_of(i), together);
+        ask_take_logits(asked[i], rows_of(i), together);
         assert_memory_equal(together, alone[i], (size_t)rows_of(i) * CLASSES * sizeof(float));
     }
     pare_served *s;
@@ -117,19 +139,19 @@ static void timeouts_and_full_queues_are_told(void **state)
     desk *d = *state;
     ask *asked[8];
     int shed = 0, late = 0;
-    pare_serve_config config = config_of(64, 5000000, 1);
+    pare_serve_config config = desk_config(64, 5000000, 1);
     const char *const paths[] = {"datasets/zoo/mlp.onnx"};
     config.queue = 4;
     config.timeout = 300000; /* shorter than the delay, longer than asking takes */
     desk_open(d, paths, 1, &config);
     for (int i = 0; i < 8; i++) asked[i] = send_images(d, 1, 1);
     for (int i = 0; i < 8; i++) {
-        await(asked[i]);
+        ask_await(asked[i]);
         const pare_reply *r = &asked[i]->x.reply;
         assert_int_equal(r->code, 503);
         shed += r->retry_after == 1 && memmem(r->body, r->bytes, "waiting already", 15);
         late += memmem(r->body, r->bytes, "timeout passed", 14) != NULL;
-        forget(asked[i]);
+        ask_forget(asked[i]);
     }
     assert_true(shed >= 1 && late >= 4 && shed + late == 8);
 }
@@ -149,7 +171,7 @@ static void priorities_and_timeouts_are_those_asked_for(void **state)
     };
     desk *d = *state;
     const char *const paths[] = {"datasets/zoo/mlp.onnx"};
-    pare_serve_config config = config_of(32, 0, 1);
+    pare_serve_config config = desk_config(32, 0, 1);
     pare_served *s;
     config.levels = 3;
     config.level = 2;
@@ -173,7 +195,7 @@ static void priorities_and_timeouts_are_those_asked_for(void **state)
         x.bytes = (size_t)n + sizeof pixels;
         x.json_bytes = pare_arena_printf(&x.arena, "%d", n);
         s->options.config.own_timeout = cases[i].own_timeout;
-        if (pare_infer_job_new(&job, s, &x, NULL) != PARE_OK) fail_msg("%s", x.ctx.message);
+        if (pare_infer_job_new(&job, s, &x, NULL, NULL) != PARE_OK) fail_msg("%s", x.ctx.message);
         assert_int_equal(job->job.priority, cases[i].priority);
         const double patience = job->job.deadline - job->job.queued;
         assert_true(patience > 1e-6 * (double)cases[i].timeout - 1e-3 &&
@@ -188,61 +210,62 @@ static void priorities_and_timeouts_are_those_asked_for(void **state)
 
 static void open_folder(desk *d)
 {
-    const pare_serve_config config = config_of(32, 0, 1);
+    const pare_serve_config config = desk_config(32, 0, 1);
     desk_open(d, d->path, 1, &config);
 }
 
 static void versions_are_chosen(void **state)
 {
     desk *d = *state;
-    put_model(d, "mlp", 1);
-    put_model(d, "mlp", 2);
-    put_model(d, "cnn", 10);
+    desk_put_model(d, "mlp", 1);
+    desk_put_model(d, "mlp", 2);
+    desk_put_model(d, "cnn", 10);
     open_folder(d);
-    gives(d, "GET", "/v2/models/net", "", 200, "\"versions\":[\"10\"]");
-    gives(d, "GET", "/v2/models/net/versions/2", "", 404, "version 2 is not ready");
-    put_config(d, "version_policy { latest { num_versions: 2 } }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
-    gives(d, "GET", "/v2/models/net", "", 200, "\"versions\":[\"2\",\"10\"]");
-    put_config(d, "version_policy { specific { versions: 1 } }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
-    gives(d, "GET", "/v2/models/net", "", 200, "\"versions\":[\"1\"]");
-    put_config(d, "version_policy { all { } } max_batch_size: 7 instance_group { count: 3 }");
-    gives(d, "POST", "/v2/repository/models/net/load", "{}", 200, "");
-    gives(d, "GET", "/v2/models/net", "", 200, "\"versions\":[\"1\",\"2\",\"10\"]");
-    gives(d, "GET", "/v2/models/net/config", "", 200, "\"count\":3");
-    gives(d, "GET", "/v2/models/net/config", "", 200, "\"max_batch_size\":7");
-    put_config(d, "max_batch_size: x");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "config.pbtxt: max_batch_size");
-    gives(d, "GET", "/v2/models/net/ready", "", 200, ""); /* it goes on as it was */
-    put_config(d, "input { name: \"input\" data_type: TYPE_FP16 dims: [1, 28, 28] }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "config.pbtxt has f16");
-    put_config(d, "input { name: \"none\" data_type: TYPE_FP32 dims: 1 }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "has no input 'none'");
-    put_config(d, "input { name: \"input\" data_type: TYPE_FP32 dims: [1, 28, -1] }");
-    gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
-    gives(d, "POST", "/v2/repository/models/net/unload", "", 200, "");
-    gives(d, "GET", "/v2/models/net/ready", "", 400, "model 'net' is not ready");
-    gives(d, "POST", "/v2/repository/index", "", 200, "\"reason\":\"unloaded\"");
-    gives(d, "POST", "/v2/repository/index", "{\"ready\": true}", 200, "[]");
+    desk_gives(d, "GET", "/v2/models/net", "", 200, "\"versions\":[\"10\"]");
+    desk_gives(d, "GET", "/v2/models/net/versions/2", "", 404, "version 2 is not ready");
+    desk_put_config(d, "version_policy { latest { num_versions: 2 } }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/net", "", 200, "\"versions\":[\"2\",\"10\"]");
+    desk_put_config(d, "version_policy { specific { versions: 1 } }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/net", "", 200, "\"versions\":[\"1\"]");
+    desk_put_config(d, "version_policy { all { } } max_batch_size: 7 instance_group { count: 3 }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "{}", 200, "");
+    desk_gives(d, "GET", "/v2/models/net", "", 200, "\"versions\":[\"1\",\"2\",\"10\"]");
+    desk_gives(d, "GET", "/v2/models/net/config", "", 200, "\"count\":3");
+    desk_gives(d, "GET", "/v2/models/net/config", "", 200, "\"max_batch_size\":7");
+    desk_put_config(d, "max_batch_size: x");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400,
+               "config.pbtxt: max_batch_size");
+    desk_gives(d, "GET", "/v2/models/net/ready", "", 200, ""); /* it goes on as it was */
+    desk_put_config(d, "input { name: \"input\" data_type: TYPE_FP16 dims: [1, 28, 28] }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "config.pbtxt has f16");
+    desk_put_config(d, "input { name: \"none\" data_type: TYPE_FP32 dims: 1 }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "has no input 'none'");
+    desk_put_config(d, "input { name: \"input\" data_type: TYPE_FP32 dims: [1, 28, -1] }");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_gives(d, "POST", "/v2/repository/models/net/unload", "", 200, "");
+    desk_gives(d, "GET", "/v2/models/net/ready", "", 400, "model 'net' is not ready");
+    desk_gives(d, "POST", "/v2/repository/index", "", 200, "\"reason\":\"unloaded\"");
+    desk_gives(d, "POST", "/v2/repository/index", "{\"ready\": true}", 200, "[]");
 }
 
 static void nothing_outside_is_read(void **state)
 {
     desk *d = *state;
     char cwd[256], path[512], to[512];
-    put_model(d, "mlp", 1);
+    desk_put_model(d, "mlp", 1);
     open_folder(d);
     assert_non_null(getcwd(cwd, sizeof cwd));
     snprintf(path, sizeof path, "%s/net/1/model.onnx", d->folder);
     snprintf(to, sizeof to, "%s/datasets/zoo/cnn.onnx", cwd);
     unlink(path);
     assert_int_equal(symlink(to, path), 0);
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "outside of the repository");
-    gives(d, "POST", "/v2/repository/models/..%2Fnet/load", "", 400, "there is no model");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "outside of the repository");
+    desk_gives(d, "POST", "/v2/repository/models/..%2Fnet/load", "", 400, "there is no model");
     unlink(path);
-    gives(d, "POST", "/v2/repository/models/net/load", "", 400, "model.onnx: No such file");
-    gives(d, "GET", "/v2/models/net/ready", "", 200, "");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "model.onnx: No such file");
+    desk_gives(d, "GET", "/v2/models/net/ready", "", 200, "");
 }
 
 static void unloading_loses_no_request(void **state)
@@ -251,40 +274,42 @@ static void unloading_loses_no_request(void **state)
     enum { ROUNDS = 6, EACH = 40 };
     ask *asked[ROUNDS][EACH], *change;
     char from[128];
-    const pare_serve_config config = config_of(4, 500, 2);
+    const pare_serve_config config = desk_config(4, 500, 2);
     snprintf(from, sizeof from, "%s/mlp/1", d->folder);
-    run("mkdir -p '%s'%s", from, "");
-    run("cp datasets/zoo/mlp.onnx '%s'%s", from, "/model.onnx");
+    desk_run("mkdir -p '%s'%s", from, "");
+    desk_run("cp datasets/zoo/mlp.onnx '%s'%s", from, "/model.onnx");
     desk_open(d, d->path, 1, &config);
     for (int r = 0; r < ROUNDS; r++) {
         for (int i = 0; i < EACH; i++) asked[r][i] = send_images(d, (uint32_t)i, 1);
-        change = send(d, "POST",
+        change =
+            desk_send(d, "POST",
                       r % 2 ? "/v2/repository/models/mlp/unload" : "/v2/repository/models/mlp/load",
                       "", 0, 0);
-        await(change);
+        ask_await(change);
         assert_int_equal(change->x.reply.code, 200);
-        forget(change);
-        if (r % 2) gives(d, "POST", "/v2/repository/models/mlp/load", "", 200, "");
+        ask_forget(change);
+        if (r % 2) desk_gives(d, "POST", "/v2/repository/models/mlp/load", "", 200, "");
     }
     for (int r = 0; r < ROUNDS; r++)
         for (int i = 0; i < EACH; i++) {
             float logits[CLASSES];
-            take_logits(asked[r][i], 1, logits);
+            ask_take_logits(asked[r][i], 1, logits);
         }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(routes_answer, setup, teardown),
-        cmocka_unit_test_setup_teardown(wrong_requests_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, setup, teardown),
-        cmocka_unit_test_setup_teardown(timeouts_and_full_queues_are_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(routes_answer, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(wrong_requests_are_refused, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, setup,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(timeouts_and_full_queues_are_told, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(priorities_and_timeouts_are_those_asked_for, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(versions_are_chosen, setup, teardown),
-        cmocka_unit_test_setup_teardown(nothing_outside_is_read, setup, teardown),
-        cmocka_unit_test_setup_teardown(unloading_loses_no_request, setup, teardown),
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(versions_are_chosen, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(nothing_outside_is_read, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(unloading_loses_no_request, setup, desk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

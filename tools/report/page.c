@@ -197,6 +197,7 @@ void pare_report_page_add(pare_text *t, const json_t *facts, const json_t *compa
     pare_parts_memory(t, comparisons);
     pare_parts_lanes(t, facts);
     pare_parts_loads(t, facts);
+    pare_parts_shadows(t, facts);
     pare_parts_done(t, facts);
     pare_parts_missing(t, comparisons);
     notes(t, comparisons);

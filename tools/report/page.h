@@ -47,6 +47,8 @@ void pare_parts_diagnoses(pare_text *t, const json_t *facts);
 void pare_parts_lanes(pare_text *t, const json_t *facts);
 /* Of pare load: latency against offered load, and its rows. */
 void pare_parts_loads(pare_text *t, const json_t *facts);
+/* Of pare serve: models that shadow others. */
+void pare_parts_shadows(pare_text *t, const json_t *facts);
 /* A row for each of the facts: command, what it read and made, how, with what. */
 void pare_parts_done(pare_text *t, const json_t *facts);
 /* What is not known of which models. */

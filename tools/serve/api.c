@@ -2,6 +2,7 @@
 #include "tools/serve/api.h"
 
 #include "runtime/base/version.h"
+#include "tools/serve/shadow.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static void metrics(call *c)
         pare_exchange_fail(c->x, PARE_HTTP_UNAVAILABLE);
         return;
     }
-    char *text = pare_metrics_text(all, count, &bytes);
+    char *text = pare_metrics_text(all, count, c->api->shadows, &bytes);
     for (int i = 0; i < count; i++) pare_served_release(all[i]);
     pare_free(all);
     pare_exchange_text(c->x, "application/openmetrics-text; version=1.0.0; charset=utf-8", text,
@@ -105,10 +106,32 @@ static void model_config(call *c)
     pare_served_release(s);
 }
 
+/* To the version whose turn it is, or that has all requests of this id. */
+static void infer_by_share(call *c)
+{
+    pare_served *s;
+    pare_infer_request request;
+    pare_repository *r = c->api->repository;
+    const bool is_picture = pare_infer_job_is_picture(c->x);
+    const pare_status read = is_picture ? PARE_OK : pare_infer_job_read(c->x, &request);
+    const char *id = read == PARE_OK && !is_picture ? request.id : NULL;
+    const pare_status st = read == PARE_OK ? pare_repository_choose(r, &c->x->ctx, &s, c->model, id)
+                                           : pare_repository_find(r, &c->x->ctx, &s, c->model, 0);
+    if (st != PARE_OK)
+        pare_exchange_fail(c->x, PARE_HTTP_NOT_FOUND);
+    else if (read != PARE_OK)
+        pare_infer_job_submit(NULL, s, c->x, read);
+    else
+        pare_served_infer(s, c->x, is_picture ? NULL : &request, c->api->regions);
+}
+
 static void infer(call *c)
 {
     pare_served *s;
-    if (find(c, PARE_HTTP_NOT_FOUND, &s)) pare_served_infer(s, c->x, c->api->regions);
+    if (!c->version && pare_repository_shares(c->api->repository, c->model))
+        infer_by_share(c);
+    else if (find(c, PARE_HTTP_NOT_FOUND, &s))
+        pare_served_infer(s, c->x, NULL, c->api->regions);
 }
 
 /* Of the model that the path names, all its versions where it names none, or of all models. */
@@ -135,6 +158,15 @@ static void statistics(call *c)
     }
     pare_free(all);
     pare_exchange_json(c->x, json_pack("{s:o}", "model_stats", list));
+}
+
+static void shadow(call *c)
+{
+    pare_shadow *found = pare_shadows_find(c->api->shadows, c->model);
+    if (found)
+        pare_exchange_json(c->x, pare_shadow_json(found));
+    else
+        pare_exchange_refuse(c->x, PARE_HTTP_NOT_FOUND, "no model shadows '%s'", c->model);
 }
 
 /* --- the repository --- */
@@ -281,6 +313,7 @@ static const struct route {
     {"GET", "v2/models/{m}/versions/{v}/config", model_config},
     {"GET", "v2/models/{m}/stats", statistics},
     {"GET", "v2/models/{m}/versions/{v}/stats", statistics},
+    {"GET", "v2/models/{m}/shadow", shadow},
     {"POST", "v2/models/{m}/infer", infer},
     {"POST", "v2/models/{m}/versions/{v}/infer", infer},
     {"POST", "v2/repository/index", repository_index},
@@ -337,6 +370,20 @@ bool pare_api_admit(const pare_api *api, pare_exchange *x)
         x, PARE_HTTP_UNAUTHORIZED,
         "expected the header 'Authorization: Bearer TOKEN' with the server's token");
     return false;
+}
+
+void pare_api_answer(pare_api *api, pare_exchange *x, const char *path, const char *model,
+                     const char *version, const char *region)
+{
+    const struct route *route = routes;
+    call *c = pare_arena_alloc(&x->arena, 1, sizeof *c);
+    if (!c) {
+        pare_exchange_fail(x, PARE_HTTP_UNAVAILABLE);
+        return;
+    }
+    *c = (call){.api = api, .x = x, .model = model, .version = version, .region = region};
+    while (strcmp(route->path, path) != 0) route++;
+    route->answer(c);
 }
 
 void pare_api_handle(pare_api *api, pare_exchange *x)

@@ -300,6 +300,7 @@ static pare_status read_versions(reader *r, const json_t *root)
     const json_t *policy, *latest, *specific;
     pare_serve_config *c = r->config;
     PARE_TRY(read_message(r, root, "version_policy", &policy));
+    c->has_policy = policy != NULL;
     PARE_TRY(read_message(r, policy, "latest", &latest));
     PARE_TRY(read_message(r, policy, "specific", &specific));
     if (latest) return read_int(r, latest, "num_versions", 1, INT32_MAX, &c->latest);
@@ -308,6 +309,41 @@ static pare_status read_versions(reader *r, const json_t *root)
     c->latest = -1;
     return read_ints(r, specific, "versions", 1, PARE_MOST_VERSIONS, c->specific,
                      &c->specific_count);
+}
+
+static pare_status read_parameter(reader *r, const char *key, const char *text)
+{
+    pare_serve_config *c = r->config;
+    const char *what = pare_arena_printf(r->arena, "%s: %s", r->path, key);
+    const bool is_preprocess = !strcmp(key, "preprocess");
+    if (!what) return PARE_MEMORY;
+    if (!is_preprocess && strcmp(key, "traffic_weight") != 0) {
+        pare_log(r->ctx, PARE_LOG_WARNING, "%s: the parameter '%s' is not read", r->path, key);
+        return PARE_OK;
+    }
+    if (!text)
+        return PARE_FAIL(r->ctx, INPUT, "%s: parameters: '%s' has no string_value", r->path, key);
+    if (is_preprocess) return pare_preprocess_parse(r->arena, &c->preprocess, what, text);
+    if (c->shares.count) return PARE_OK; /* the command line says it */
+    return pare_shares_read(r->ctx, &c->shares, what, text);
+}
+
+/* parameters { key: "traffic_weight" value { string_value: "1:90 2:10" } } */
+static pare_status read_parameters(reader *r, const json_t *root)
+{
+    const json_t *list = json_object_get(root, "parameters"), *value;
+    r->config->preprocess = (pare_preprocess_config){0};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        const char *key = "", *text = NULL;
+        if (!json_is_object(one))
+            return PARE_FAIL(r->ctx, INPUT, "%s: parameters: expected { ... }", r->path);
+        PARE_TRY(read_text(r, one, "key", &key));
+        PARE_TRY(read_message(r, one, "value", &value));
+        PARE_TRY(read_text(r, value, "string_value", &text));
+        PARE_TRY(read_parameter(r, key, text));
+    }
+    return PARE_OK;
 }
 
 static pare_status read_tensor(reader *r, const json_t *message, const char *key,
@@ -319,6 +355,8 @@ static pare_status read_tensor(reader *r, const json_t *message, const char *key
     out->name = "";
     PARE_TRY(read_text(r, message, "name", &out->name));
     PARE_TRY(read_text(r, message, "data_type", &type));
+    PARE_TRY(read_text(r, message, "label_filename", &out->labels));
+    if (out->labels && !*out->labels) out->labels = NULL;
     out->dtype = type_find(type);
     if (!*out->name || out->dtype == PARE_NOTYPE)
         return PARE_FAIL(r->ctx, INPUT, "%s: %s '%s': data_type is '%s', expected TYPE_FP32 or so",
@@ -347,11 +385,12 @@ static pare_status read_root(reader *r, const json_t *root)
     PARE_TRY(read_batching(r, root));
     PARE_TRY(read_instances(r, root));
     PARE_TRY(read_versions(r, root));
+    PARE_TRY(read_parameters(r, root));
     PARE_TRY(read_tensors(r, root, "input", &c->input, &c->input_count));
     PARE_TRY(read_tensors(r, root, "output", &c->output, &c->output_count));
     warn_of_others(r, root, "",
                    " name platform backend default_model_filename max_batch_size dynamic_batching "
-                   "instance_group version_policy input output ");
+                   "instance_group version_policy parameters input output ");
     return PARE_OK;
 }
 

@@ -6,12 +6,16 @@
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/batcher.h"
+#include "tools/serve/pictures/preprocess.h"
+#include "tools/serve/shares.h"
 
 /* An input or output that config.pbtxt names. */
 typedef struct pare_config_tensor {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* without the axis of samples where max_batch is not 0 */
+    pare_shape shape;                 /* without the axis of samples where max_batch is not 0 */
+    const char *labels, *labels_path; /* the file with its classes' names, and where it lies; NULL:
+                                         there is none */
 } pare_config_tensor;
 
 /* Where a model is computed. */
@@ -37,6 +41,7 @@ typedef struct pare_serve_config {
     int preferred_count;
     int64_t instances; /* runs side by side */
     int64_t queue;     /* requests that may wait */
+    int64_t wait;      /* microseconds that a request may be expected to wait; 0: any */
     int64_t levels;    /* of priority; 0: priorities are not read */
     int64_t level;     /* of requests that give none */
     int64_t timeout;   /* microseconds a request may wait; 0: for ever */
@@ -44,7 +49,10 @@ typedef struct pare_serve_config {
     int64_t latest;    /* versions that are served, the highest; 0: all; -1: those in `specific` */
     int64_t specific[PARE_MOST_VERSIONS];
     int specific_count;
-    const char *file; /* of a version's folder */
+    bool has_policy;    /* version_policy is given; else versions with a weight are served */
+    pare_shares shares; /* of requests that name no version; none: the highest has all */
+    const char *file;   /* of a version's folder */
+    pare_preprocess_config preprocess;
     pare_config_tensor *input, *output;
     int input_count, output_count;
     pare_instance_kind kind;

@@ -3,10 +3,9 @@
 
 #include "runtime/base/clock.h"
 #include "tools/serve/encoding.h"
+#include "tools/serve/shadow.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- inputs --- */
@@ -154,7 +153,12 @@ static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
 
 void pare_infer_job_release(pare_infer_job *job)
 {
-    if (!job || !job->source || !job->target) return;
+    if (!job) return;
+    pare_shadowed_free(job->copy);
+    job->copy = NULL;
+    free(job->pixels);
+    job->pixels = NULL;
+    if (!job->source || !job->target) return;
     for (int i = 0; i < job->served->input_count; i++)
         if (job->source[i]) pare_region_release(job->source[i]);
     for (int i = 0; i < job->wanted_count; i++)
@@ -163,19 +167,33 @@ void pare_infer_job_release(pare_infer_job *job)
 
 /* --- the job --- */
 
-/* Bytes of JSON before the binary data: what the header says, else all. */
-static pare_status json_bytes(pare_exchange *x, size_t *out)
+bool pare_infer_job_is_picture(const pare_exchange *x)
 {
-    char *end;
-    *out = x->bytes;
-    if (!x->json_bytes) return PARE_OK;
-    errno = 0;
-    const unsigned long long bytes = strtoull(x->json_bytes, &end, 10);
-    if (errno || end == x->json_bytes || *end || *x->json_bytes == '-' || bytes > x->bytes)
+    return x->json_bytes && !strcmp(x->json_bytes, "0");
+}
+
+/* A body without JSON is the one picture of a model whose only input takes pictures. */
+static pare_status read_picture(pare_infer_job *job)
+{
+    pare_exchange *x = job->x;
+    const pare_served *s = job->served;
+    PARE_TRY(pare_encoding_decode(x));
+    if (!s->preprocess || s->input_count != 1)
         return PARE_FAIL(&x->ctx, INPUT,
-                         "Inference-Header-Content-Length is '%s', the body has %zu bytes",
-                         x->json_bytes, x->bytes);
-    *out = (size_t)bytes;
+                         "model '%s': Inference-Header-Content-Length is 0, which models are asked "
+                         "with whose only input takes pictures",
+                         s->name);
+    pare_infer_tensor *t = pare_arena_alloc(&x->arena, 1, sizeof *t);
+    pare_bytes *picture = pare_arena_alloc(&x->arena, 1, sizeof *picture);
+    if (!t || !picture) return PARE_MEMORY;
+    *picture = (pare_bytes){x->body, x->bytes};
+    *t = (pare_infer_tensor){.name = s->input[0].name,
+                             .dtype = PARE_string,
+                             .rank = s->input[0].shape.rank,
+                             .dim = {1, 1},
+                             .data = picture,
+                             .bytes = sizeof *picture};
+    job->request = (pare_infer_request){.input = t, .input_count = 1};
     return PARE_OK;
 }
 
@@ -187,20 +205,28 @@ static void set_order(pare_infer_job *job)
     const int64_t timeout = c->own_timeout && r->timeout ? r->timeout : c->timeout;
     job->job.priority = level < c->levels ? level : c->levels;
     job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
+    if (job->x->deadline > 0) job->job.deadline = fmin(job->job.deadline, job->x->deadline);
+}
+
+pare_status pare_infer_job_read(pare_exchange *x, pare_infer_request *out)
+{
+    return x->form->read(x, out);
 }
 
 pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
-                               pare_regions *regions)
+                               const pare_infer_request *request, pare_regions *regions)
 {
-    size_t json;
     pare_infer_job *job = *out = pare_arena_alloc(&x->arena, 1, sizeof *job);
     if (!job) return PARE_MEMORY;
     job->served = served;
     job->x = x;
     job->job.queued = pare_seconds();
-    PARE_TRY(pare_encoding_decode(x));
-    PARE_TRY(json_bytes(x, &json));
-    PARE_TRY(pare_infer_read(&x->arena, &job->request, x->body, x->bytes, json));
+    if (request)
+        job->request = *request;
+    else if (pare_infer_job_is_picture(x))
+        PARE_TRY(read_picture(job));
+    else
+        PARE_TRY(pare_infer_job_read(x, &job->request));
     PARE_TRY(match_inputs(job));
     PARE_TRY(match_outputs(job));
     PARE_TRY(hold_all(job, regions));
@@ -211,6 +237,8 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
 bool pare_infer_job_alike(const pare_job *a, const pare_job *b)
 {
     const pare_infer_job *x = (const pare_infer_job *)a, *y = (const pare_infer_job *)b;
+    if (!x->shadowed != !y->shadowed)
+        return false; /* requests do not wait for what is thrown away */
     for (int i = 0; i < x->served->input_count; i++)
         for (int d = 1; d < x->input[i]->rank; d++)
             if (x->input[i]->dim[d] != y->input[i]->dim[d]) return false;

@@ -6,6 +6,8 @@
 
 #include "tools/serve/served.h"
 
+typedef struct pare_shadowed pare_shadowed; /* of shadow.h */
+
 typedef struct pare_infer_job {
     pare_job job; /* first: the queue knows only this */
     pare_served *served;
@@ -16,14 +18,26 @@ typedef struct pare_infer_job {
     int *output;                     /* (wanted_count) which of the model's they are */
     int wanted_count;
     pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
+    void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
+    pare_shadowed *copy;     /* for the model that shadows this one; NULL: it is not compared */
+    pare_shadowed *shadowed; /* of which this is the run, without a reply; NULL: it is a request */
 } pare_infer_job;
 
-/* Reads the exchange's request for the model; the job lives in the exchange's arena. It is there
-   after a failure, too, or NULL. regions NULL: shared memory is not served. */
+/* Is the body a picture alone, without JSON, as HTTP has it? */
+bool pare_infer_job_is_picture(const pare_exchange *x);
+/* Reads the request in the exchange's body, which is no picture. */
+PARE_NODISCARD pare_status pare_infer_job_read(pare_exchange *x, pare_infer_request *out);
+/* A request for the model; NULL: what the exchange's body says. The job lives in the exchange's
+   arena. It is there after a failure, too, or NULL. regions NULL: shared memory is not served. */
 PARE_NODISCARD pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served,
-                                              pare_exchange *x, pare_regions *regions);
-/* Gives back the shared memory that it holds: before the exchange's reply. */
+                                              pare_exchange *x, const pare_infer_request *request,
+                                              pare_regions *regions);
+/* Queues the job, or replies that it could not be made (st) or that the queue is full. Takes the
+   caller's reference to the model. */
+void pare_infer_job_submit(pare_infer_job *job, pare_served *served, pare_exchange *x,
+                           pare_status st);
+/* Gives back what it holds: before the exchange's reply. */
 void pare_infer_job_release(pare_infer_job *job);
 /* Can both be rows of one run? Both are pare_infer_jobs of one model. */
 bool pare_infer_job_alike(const pare_job *a, const pare_job *b);

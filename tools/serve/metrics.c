@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* OpenMetrics 1.0: a family is its type, its help, and then a line for each model. */
 #include "tools/serve/api.h"
+#include "tools/serve/shadow.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -90,7 +92,96 @@ static void put_runs(FILE *file, const sample *s, int count)
     }
 }
 
-char *pare_metrics_text(pare_served *const *served, int count, size_t *bytes)
+/* --- shadows --- */
+
+static void put_pair(FILE *file, const char *name, const pare_shadow *shadow)
+{
+    fprintf(file, "%s{model=\"", name);
+    put_label(file, pare_shadow_model(shadow));
+    fputs("\",shadow=\"", file);
+    put_label(file, pare_shadow_other(shadow));
+    fputc('"', file);
+}
+
+static void put_shadow_counts(FILE *file, const char *name, const pare_shadow *shadow,
+                              const pare_shadow_stats *s)
+{
+    const struct {
+        const char *word;
+        uint64_t n;
+    } ends[] = {{"compared", s->compared}, {"dropped", s->dropped}, {"failed", s->failed}};
+    for (int k = 0; k < 3; k++) {
+        put_pair(file, name, shadow);
+        fprintf(file, ",outcome=\"%s\"} %" PRIu64 "\n", ends[k].word, ends[k].n);
+    }
+}
+
+static void put_shadow_samples(FILE *file, const char *name, const pare_shadow *shadow,
+                               const pare_shadow_stats *s)
+{
+    const int64_t n[] = {s->agreed, s->samples - s->agreed};
+    for (int k = 0; k < 2; k++) {
+        put_pair(file, name, shadow);
+        fprintf(file, ",agrees=\"%s\"} %" PRId64 "\n", k ? "no" : "yes", n[k]);
+    }
+}
+
+static void put_shadow_errors(FILE *file, const char *name, const pare_shadow *shadow,
+                              const pare_shadow_stats *s)
+{
+    for (size_t i = 0; i < s->output_count; i++) {
+        const double sqnr = pare_error_sqnr(&s->output[i].error);
+        if (!s->output[i].error.count) continue;
+        put_pair(file, name, shadow);
+        fputs(",output=\"", file);
+        put_label(file, s->output[i].name);
+        fprintf(file, isinf(sqnr) ? "\"} +Inf\n" : "\"} %.3f\n", sqnr);
+    }
+}
+
+static void put_shadow_times(FILE *file, const char *name, const pare_shadow *shadow,
+                             const pare_shadow_stats *s)
+{
+    for (int k = 0; k < 2; k++) {
+        put_pair(file, name, shadow);
+        fprintf(file, ",by=\"%s\"} %.9f\n", k ? "shadow" : "model", s->compute[k].seconds);
+    }
+}
+
+static void put_shadows(FILE *file, const pare_shadows *shadows)
+{
+    static const struct {
+        const char *name, *type, *unit, *end, *help;
+        void (*put)(FILE *file, const char *name, const pare_shadow *shadow,
+                    const pare_shadow_stats *s);
+    } families[] = {
+        {"pare_shadow_requests", "counter", NULL, "_total",
+         "Requests that were to be compared, by how that ended.", put_shadow_counts},
+        {"pare_shadow_samples", "counter", NULL, "_total",
+         "Samples by whether both models give them the same class.", put_shadow_samples},
+        {"pare_shadow_sqnr_decibels", "gauge", "decibels", "",
+         "Signal over difference of an output.", put_shadow_errors},
+        {"pare_shadow_compute_seconds", "counter", "seconds", "_total",
+         "Time of the runs that compared requests were in.", put_shadow_times},
+    };
+    for (size_t f = 0; pare_shadows_count(shadows) && f < sizeof families / sizeof *families; f++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", families[f].name, families[f].end);
+        put_family(file, families[f].name, families[f].type, families[f].unit, families[f].help);
+        for (int i = 0; i < pare_shadows_count(shadows); i++) {
+            pare_shadow *shadow = pare_shadows_at(shadows, i);
+            pare_shadow_stats *s = pare_shadow_stats_of(shadow);
+            (void)pthread_mutex_lock(&s->lock);
+            families[f].put(file, name, shadow, s);
+            (void)pthread_mutex_unlock(&s->lock);
+        }
+    }
+}
+
+/* --- all --- */
+
+char *pare_metrics_text(pare_served *const *served, int count, const pare_shadows *shadows,
+                        size_t *bytes)
 {
     char *text = NULL;
     sample *s = calloc((size_t)count + 1, sizeof *s);
@@ -107,6 +198,7 @@ char *pare_metrics_text(pare_served *const *served, int count, size_t *bytes)
     put_requests(file, s, count);
     put_stages(file, s, count);
     put_runs(file, s, count);
+    put_shadows(file, shadows);
     fputs("# EOF\n", file);
     free(s);
     if (!fclose(file)) return text;

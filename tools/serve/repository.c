@@ -5,6 +5,7 @@
 
 #include "formats/json.h"
 #include "tools/serve/layout.h"
+#include "tools/serve/shadow.h"
 #include "tools/text.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ typedef struct entry {
     bool is_folder; /* of versions */
     version *version;
     size_t count;
+    pare_shares shares; /* of requests between the versions */
 } entry;
 
 struct pare_repository {
@@ -81,6 +83,9 @@ static pare_status open_version(pare_repository *r, const entry *e, const pare_s
                                          .version = number,
                                          .config = *config,
                                          .gpus = r->options.gpus,
+                                         .shadow = pare_shadows_find(r->options.shadows, e->name),
+                                         .is_background =
+                                             pare_shadows_runs(r->options.shadows, e->name),
                                          .idle = on_idle,
                                          .user = r};
     if (st == PARE_OK) st = pare_served_open(&r->ctx, &out->served, &options);
@@ -93,14 +98,42 @@ static pare_status open_version(pare_repository *r, const entry *e, const pare_s
     return PARE_OK;
 }
 
+/* What the command line says of requests to this model. */
+static pare_status read_traffic(pare_repository *r, const char *name, pare_shares *out)
+{
+    const size_t n = strlen(name);
+    for (int i = 0; i < r->options.traffic_count; i++) {
+        const char *rule = r->options.traffic[i];
+        if (!strncmp(rule, name, n) && rule[n] == '=')
+            return pare_shares_read(&r->ctx, out, "--traffic", rule + n + 1);
+    }
+    return PARE_OK;
+}
+
+static pare_status check_shares(pare_repository *r, const entry *e, const pare_shares *shares,
+                                const int64_t *number, int n)
+{
+    for (int i = 0; i < shares->count; i++) {
+        int k = 0;
+        while (k < n && number[k] != shares->share[i].version) k++;
+        if (k == n)
+            return PARE_FAIL(&r->ctx, INPUT, "%s: version %lld has a weight and is not served",
+                             e->path, (long long)shares->share[i].version);
+    }
+    return PARE_OK;
+}
+
 /* Opens all versions of a model that its configuration asks for. */
 static pare_status open_versions(pare_repository *r, pare_arena *arena, const entry *e,
-                                 version **out, size_t *count)
+                                 version **out, size_t *count, pare_shares *shares)
 {
     int64_t one = 1, *number = &one;
     int n = 1;
     pare_serve_config config = r->options.config;
+    PARE_TRY(read_traffic(r, e->name, &config.shares));
     if (e->is_folder) PARE_TRY(pare_layout_read(arena, e->path, e->name, &config, &number, &n));
+    PARE_TRY(check_shares(r, e, &config.shares, number, n));
+    *shares = config.shares;
     *out = pare_alloc(&r->ctx, (size_t)n, sizeof **out);
     if (!*out) return PARE_MEMORY;
     for (int i = 0; i < n; i++) {
@@ -144,7 +177,8 @@ static pare_status add_entry(pare_repository *r, const char *name, const char *p
 }
 
 /* Replaces a model's versions; what was there lives on with the requests that have it. */
-static void exchange(pare_repository *r, const char *name, version *list, size_t count)
+static void exchange(pare_repository *r, const char *name, version *list, size_t count,
+                     const pare_shares *shares)
 {
     (void)pthread_mutex_lock(&r->lock);
     entry *e = find(r, name);
@@ -152,6 +186,7 @@ static void exchange(pare_repository *r, const char *name, version *list, size_t
     const size_t old_count = e->count;
     e->version = list;
     e->count = count;
+    e->shares = *shares;
     (void)pthread_mutex_unlock(&r->lock);
     versions_free(old, old_count);
 }
@@ -173,11 +208,12 @@ static pare_status load(pare_repository *r, const entry *e)
     version *list = NULL;
     size_t count = 0;
     pare_arena arena;
+    pare_shares shares;
     pare_arena_init(&arena, &r->ctx);
-    const pare_status st = open_versions(r, &arena, e, &list, &count);
+    const pare_status st = open_versions(r, &arena, e, &list, &count, &shares);
     pare_arena_free(&arena);
     if (st == PARE_OK)
-        exchange(r, e->name, list, count);
+        exchange(r, e->name, list, count, &shares);
     else
         versions_free(list, count);
     return st;
@@ -252,7 +288,7 @@ pare_status pare_repository_unload(pare_repository *r, pare_ctx *ctx, const char
     if (!copy_entry(r, name, &e))
         st = PARE_FAIL(&r->ctx, INPUT, "there is no model '%s' in the repository", name);
     else if ((st = unloaded(r, &e, &list)) == PARE_OK)
-        exchange(r, e.name, list, e.count);
+        exchange(r, e.name, list, e.count, &(pare_shares){0});
     st = tell(r, ctx, st);
     (void)pthread_mutex_unlock(&r->changing);
     return st;
@@ -266,9 +302,23 @@ void pare_repository_later(pare_repository *r, pare_task *task, void (*work)(voi
 
 /* --- opening --- */
 
+static pare_status check_traffic(pare_repository *r)
+{
+    for (int i = 0; i < r->options.traffic_count; i++) {
+        bool found = false;
+        const char *rule = r->options.traffic[i];
+        const size_t n = strcspn(rule, "=");
+        for (size_t k = 0; k < r->count; k++)
+            found |= strlen(r->entry[k].name) == n && !strncmp(r->entry[k].name, rule, n);
+        if (!found) return PARE_FAIL(&r->ctx, INPUT, "--traffic %s: there is no such model", rule);
+    }
+    return PARE_OK;
+}
+
 static pare_status load_all(pare_repository *r, pare_ctx *ctx)
 {
     PARE_TRY(scan(r));
+    PARE_TRY(check_traffic(r));
     if (!r->count) return PARE_FAIL(&r->ctx, INPUT, "%s: holds no model", r->options.path[0]);
     for (size_t i = 0; i < r->count; i++) {
         PARE_TRY(pare_ctx_poll(ctx));
@@ -371,6 +421,30 @@ pare_status pare_repository_find(pare_repository *r, pare_ctx *ctx, pare_served 
     if (!e) return PARE_FAIL(ctx, INPUT, "there is no model '%s'", name);
     if (!number) return PARE_FAIL(ctx, INPUT, "model '%s' is not ready", name);
     return PARE_FAIL(ctx, INPUT, "model '%s': version %lld is not ready", name, (long long)number);
+}
+
+bool pare_repository_shares(pare_repository *r, const char *name)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    const entry *e = find(r, name);
+    const bool found = e && e->shares.count;
+    (void)pthread_mutex_unlock(&r->lock);
+    return found;
+}
+
+pare_status pare_repository_choose(pare_repository *r, pare_ctx *ctx, pare_served **out,
+                                   const char *name, const char *id)
+{
+    int64_t number = 0;
+    (void)pthread_mutex_lock(&r->lock);
+    entry *e = find(r, name);
+    if (e && e->shares.count)
+        number = id ? pare_shares_of(&e->shares, id) : pare_shares_next(&e->shares);
+    pare_served *found = number ? ready_of(e, number) : NULL;
+    if (found) pare_served_keep(found);
+    (void)pthread_mutex_unlock(&r->lock);
+    *out = found; /* else it was unloaded meanwhile */
+    return found ? PARE_OK : pare_repository_find(r, ctx, out, name, 0);
 }
 
 static json_t *version_json(const entry *e, const version *v)

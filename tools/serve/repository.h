@@ -12,8 +12,11 @@ typedef struct pare_repository pare_repository;
 typedef struct pare_repository_options {
     const char *const *path; /* (count) folders and ONNX files; borrowed */
     int count;
-    pare_serve_config config; /* of models whose config.pbtxt does not say otherwise */
-    pare_gpus *gpus;          /* that models may choose; NULL: none */
+    pare_serve_config config;   /* of models whose config.pbtxt does not say otherwise */
+    pare_gpus *gpus;            /* that models may choose; NULL: none */
+    const char *const *traffic; /* (traffic_count) "MODEL=1:90,2:10"; they go before config.pbtxt */
+    int traffic_count;
+    struct pare_shadows *shadows; /* outlive the repository; NULL: none */
 } pare_repository_options;
 
 /* Loads every model. A file's model is called as the file without ".onnx", and is version 1.
@@ -28,6 +31,14 @@ void pare_repository_close(pare_repository *repository);
 PARE_NODISCARD pare_status pare_repository_find(pare_repository *repository, pare_ctx *ctx,
                                                 pare_served **out, const char *name,
                                                 int64_t version);
+
+/* Are requests that name no version shared between the model's versions? */
+bool pare_repository_shares(pare_repository *repository, const char *name);
+/* A reference to the version that has the next request, or those of this id (NULL: none).
+   PARE_INPUT: as pare_repository_find. */
+PARE_NODISCARD pare_status pare_repository_choose(pare_repository *repository, pare_ctx *ctx,
+                                                  pare_served **out, const char *name,
+                                                  const char *id);
 
 /* Reads the model's folder again and serves what it holds now; requests that the versions before
    have are answered by them. On failure these go on. PARE_INPUT: there is no such model. */

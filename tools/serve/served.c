@@ -15,7 +15,7 @@ static pare_status ports_make(pare_served *s, pare_port **out, pare_value *const
     if (!*out) return PARE_MEMORY;
     for (int i = 0; i < count; i++) {
         const pare_value *v = values[i];
-        (*out)[i] = (pare_port){v->name, v->dtype, v->shape};
+        (*out)[i] = (pare_port){.name = v->name, .dtype = v->dtype, .shape = v->shape};
         if (v->dtype == PARE_NOTYPE || pare_infer_type_name(v->dtype)) continue;
         return PARE_FAIL(&s->ctx, UNSUPPORTED,
                          "%s: tensor '%s' is of type %s, which the protocol has not",
@@ -54,8 +54,8 @@ static bool has_samples(const pare_served *s)
 
 /* --- what config.pbtxt says against the model --- */
 
-static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
-                                const pare_port *ports, int count, const char *kind)
+static pare_status check_tensor(pare_served *s, const pare_config_tensor *said, pare_port *ports,
+                                int count, const char *kind)
 {
     char have[256], given[256];
     const int skip = s->options.config.max_batch > 0;
@@ -70,6 +70,8 @@ static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
     for (int d = 0; fits && shape->rank >= 0 && d < said->shape.rank; d++)
         fits = shape->dim[d + skip] < 0 || said->shape.dim[d] < 0 ||
                shape->dim[d + skip] == said->shape.dim[d];
+    if (fits && said->labels)
+        return pare_labels_read(&s->arena, &ports[i].labels, said->labels_path, said->labels);
     if (fits) return PARE_OK;
     return PARE_FAIL(&s->ctx, INPUT, "%s: %s '%s' is %s %s, config.pbtxt has %s %s%s",
                      s->options.path, kind, said->name, pare_type(ports[i].dtype)->name,
@@ -78,7 +80,7 @@ static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
                      skip ? " behind the axis of samples" : "");
 }
 
-static pare_status check_config(pare_served *s)
+static pare_status check_samples(pare_served *s)
 {
     pare_serve_config *c = &s->options.config;
     const bool samples = has_samples(s);
@@ -89,6 +91,12 @@ static pare_status check_config(pare_served *s)
                          s->options.path, (long long)c->max_batch);
     if (!samples) c->max_batch = 0;
     if (!c->max_batch) c->merge = false;
+    return PARE_OK;
+}
+
+static pare_status check_tensors(pare_served *s)
+{
+    const pare_serve_config *c = &s->options.config;
     for (int i = 0; i < c->input_count; i++)
         PARE_TRY(check_tensor(s, &c->input[i], s->input, s->input_count, "input"));
     for (int i = 0; i < c->output_count; i++)
@@ -129,6 +137,8 @@ static pare_status start(pare_served *s)
     pare_batcher_options queue = {.rows = c->max_batch ? c->max_batch : 1,
                                   .merge = c->merge,
                                   .limit = c->queue ? c->queue : INT64_MAX,
+                                  .wait = 1e-6 * (double)c->wait,
+                                  .instances = (int)c->instances,
                                   .delay = c->merge ? 1e-6 * (double)c->delay : 0,
                                   .preferred_count = c->preferred_count,
                                   .alike = pare_infer_job_alike};
@@ -140,6 +150,15 @@ static pare_status start(pare_served *s)
     return PARE_OK;
 }
 
+/* What is of the caller, and was read. */
+static void forget_texts(pare_serve_config *c)
+{
+    c->file = NULL;
+    c->preprocess = (pare_preprocess_config){0};
+    c->input = c->output = NULL;
+    c->input_count = c->output_count = 0;
+}
+
 static pare_status fill(pare_served *s)
 {
     pare_served_options *o = &s->options;
@@ -148,12 +167,12 @@ static pare_status fill(pare_served *s)
     if (!o->path || !s->name) return PARE_MEMORY;
     PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
     PARE_TRY(read_ports(s));
-    PARE_TRY(check_config(s));
-    o->config.file = NULL; /* these are the caller's, and checked */
-    o->config.input = o->config.output = NULL;
-    o->config.input_count = o->config.output_count = 0;
+    PARE_TRY(check_samples(s));
     PARE_TRY(pare_sites_open(s));
     PARE_TRY(try_samples(s));
+    PARE_TRY(pare_preprocess_bind(s)); /* from here on the inputs are what clients see */
+    PARE_TRY(check_tensors(s));
+    forget_texts(&o->config);
     return start(s);
 }
 

@@ -14,20 +14,24 @@
 
 #include <pthread.h>
 
-/* An input or output of the model, as the file has it. */
+/* An input or output of the model, as clients see it. */
 typedef struct pare_port {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* rank -1: unknown; with the axis of samples */
+    pare_shape shape;    /* rank -1: unknown; with the axis of samples */
+    pare_labels *labels; /* of classes of an output; NULL: none */
 } pare_port;
 
 typedef struct pare_served pare_served;
+struct pare_shadow;
 
 typedef struct pare_served_options {
     const char *name, *path; /* path: of the ONNX file */
     int64_t version;
     pare_serve_config config;
-    pare_gpus *gpus; /* NULL: the CPU alone */
+    pare_gpus *gpus;            /* NULL: the CPU alone */
+    struct pare_shadow *shadow; /* that its requests are compared by; NULL: none */
+    bool is_background;         /* it computes with what others leave of the processor */
     /* The last reference is gone: the model can be closed, but not by this thread. */
     void (*idle)(void *user, pare_served *served);
     void *user;
@@ -56,8 +60,9 @@ struct pare_served {
     pare_model *model;
     pare_port *input, *output;
     int input_count, output_count;
-    bool fills_up;   /* a sample's results are the same beside others: batches may be filled up */
-    pare_site *site; /* (site_count) of one kind: results do not depend on it */
+    bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
+    pare_preprocess *preprocess; /* NULL: no input takes pictures */
+    pare_site *site;             /* (site_count) of one kind: results do not depend on it */
     int site_count;
     int lost;          /* sites; changed atomically */
     char reason[2048]; /* why, once all are lost */
@@ -81,9 +86,11 @@ void pare_served_close(pare_served *served);
 void pare_served_keep(pare_served *served);    /* one reference more */
 void pare_served_release(pare_served *served); /* one less */
 
-/* Answers an inference request, now or later, and releases the caller's reference. regions: those
-   that it may name, which last until its reply; NULL: none. */
-void pare_served_infer(pare_served *served, pare_exchange *x, pare_regions *regions);
+/* Answers an inference request, now or later, and releases the caller's reference. request NULL: it
+   is in the exchange's body. regions: those that it may name, which last until its reply; NULL:
+   none. */
+void pare_served_infer(pare_served *served, pare_exchange *x, const pare_infer_request *request,
+                       pare_regions *regions);
 
 /* The model's metadata, where `versions` is what "versions" lists, and its ModelConfig. NULL:
    memory is out. */

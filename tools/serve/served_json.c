@@ -39,13 +39,17 @@ static json_t *config_list(const pare_port *ports, int count, int skip)
 {
     char type[32];
     json_t *list = json_array();
-    for (int i = 0; i < count; i++)
-        json_array_append_new(
-            list, json_pack("{s:o, s:s, s:o}", "name", pare_json_text(ports[i].name), "data_type",
-                            pare_infer_type_name(ports[i].dtype)
-                                ? pare_config_type_name(ports[i].dtype, type, sizeof type)
-                                : "TYPE_INVALID",
-                            "dims", shape_json(&ports[i].shape, skip)));
+    for (int i = 0; i < count; i++) {
+        json_t *port =
+            json_pack("{s:o, s:s, s:o}", "name", pare_json_text(ports[i].name), "data_type",
+                      pare_infer_type_name(ports[i].dtype)
+                          ? pare_config_type_name(ports[i].dtype, type, sizeof type)
+                          : "TYPE_INVALID",
+                      "dims", shape_json(&ports[i].shape, skip));
+        if (ports[i].labels)
+            json_object_set_new(port, "label_filename", pare_json_text(ports[i].labels->file));
+        json_array_append_new(list, port);
+    }
     return list;
 }
 
@@ -89,6 +93,21 @@ static json_t *instances_json(const pare_served *s)
     return list;
 }
 
+static json_t *parameters_json(const pare_served *s)
+{
+    char shares[PARE_SHARES_TEXT];
+    const pare_shares *traffic = &s->options.config.shares;
+    json_t *parameters = json_object();
+    if (traffic->count)
+        json_object_set_new(parameters, "traffic_weight",
+                            json_pack("{s:s}", "string_value", pare_shares_text(traffic, shares)));
+    if (s->preprocess)
+        json_object_set_new(
+            parameters, "preprocess",
+            json_pack("{s:o}", "string_value", pare_json_text(s->preprocess->text)));
+    return parameters;
+}
+
 json_t *pare_served_config(const pare_served *s)
 {
     const pare_serve_config *c = &s->options.config;
@@ -101,6 +120,9 @@ json_t *pare_served_config(const pare_served *s)
         config_list(s->input, s->input_count, skip), "output",
         config_list(s->output, s->output_count, skip), "instance_group", instances_json(s),
         "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
+    json_t *parameters = parameters_json(s);
+    if (json_object_size(parameters)) json_object_set(config, "parameters", parameters);
+    json_decref(parameters);
     if (c->merge) json_object_set_new(config, "dynamic_batching", batching_json(c));
     return config;
 }

@@ -4,9 +4,11 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
-#include "tools/serve/encoding.h"
+#include "tools/serve/shadow.h"
 
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* One run: some requests, one after the other along the first axis. */
 typedef struct batch_run {
@@ -88,6 +90,7 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     *out = (pare_infer_tensor){
         .name = job->wanted[i].name, .dtype = view.dtype, .rank = view.rank, .data = view.data};
     memcpy(out->dim, view.dim, sizeof out->dim);
+    out->labels = s->output[job->output[i]].labels;
     if (!pare_infer_type_name(view.dtype))
         return PARE_FAIL(&job->x->ctx, UNSUPPORTED, "model '%s': output '%s' is of type %s",
                          s->name, out->name, pare_type(view.dtype)->onnx_name);
@@ -119,6 +122,10 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
     if (!output) return PARE_MEMORY;
     for (int i = 0; i < job->wanted_count; i++)
         PARE_TRY(slice(run, job, runner, i, from, &output[i]));
+    if (job->shadowed) {
+        x->reply.code = PARE_HTTP_OK;
+        return pare_shadowed_compare(job->shadowed, job, output);
+    }
     const pare_infer_result result = {.model = run->served->name,
                                       .id = job->request.id,
                                       .version = run->served->options.version,
@@ -128,9 +135,10 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
                                       .batched = run->served->options.config.max_batch > 0,
                                       .put = put_shared,
                                       .user = job};
-    PARE_TRY(pare_infer_write(&x->arena, &x->reply, &result));
-    PARE_TRY(pare_encoding_encode(x));
+    PARE_TRY(x->form->write(x, &result));
     x->reply.code = PARE_HTTP_OK;
+    pare_shadow *shadow = run->served->options.shadow;
+    if (shadow) job->copy = pare_shadowed_new(shadow, job, output);
     return PARE_OK;
 }
 
@@ -199,7 +207,6 @@ static pare_status run_plan(batch_run *run, const pare_input_shape *shapes, int 
 
 static pare_status run_once(batch_run *run, int instance)
 {
-    run->mark[0] = pare_seconds();
     const pare_input_shape *shapes = shapes_of(run);
     if (!shapes) return PARE_MEMORY;
     const pare_status st = run_plan(run, shapes, instance);
@@ -209,8 +216,9 @@ static pare_status run_once(batch_run *run, int instance)
     return st;
 }
 
-/* Sends a reply that was made, or says why there is none. */
-static void finish(const batch_run *run, pare_infer_job *job)
+/* Sends a reply that was made, or says why there is none. What is to be compared goes to the list.
+ */
+static void finish(const batch_run *run, pare_infer_job *job, pare_shadowed **copies)
 {
     pare_exchange *x = job->x;
     pare_served *s = run->served;
@@ -220,8 +228,11 @@ static void finish(const batch_run *run, pare_infer_job *job)
     seconds[PARE_STAGE_INPUT] = run->mark[1] - run->mark[0];
     seconds[PARE_STAGE_INFER] = run->mark[2] - run->mark[1];
     seconds[PARE_STAGE_OUTPUT] = run->mark[3] - run->mark[2];
+    pare_shadowed *copy = job->copy;
+    job->copy = NULL;
     pare_infer_job_release(job);
     if (x->reply.code == PARE_HTTP_OK) {
+        if (copy) pare_shadowed_note(copy, seconds, copies);
         pare_served_stats_answer(&s->stats, seconds);
         x->done(x);
     } else {
@@ -239,6 +250,7 @@ static void note_run(const batch_run *run)
         [PARE_STAGE_OUTPUT] = run->mark[3] - run->mark[2],
     };
     pare_served_stats_run(&run->served->stats, run->rows, seconds);
+    pare_batcher_ran(run->served->batcher, run->rows, run->mark[3] - run->mark[0]);
 }
 
 /* The GPU failed: that was no request's fault, and no request is run again for it. */
@@ -254,13 +266,40 @@ static void fail_all(pare_infer_job *first, int code, const char *message)
     }
 }
 
+/* Makes pixels of pictures; a request whose pictures are wrong is answered, and is not run. */
+static void preprocess(batch_run *run)
+{
+    pare_job *left = NULL, **end = &left;
+    for (pare_infer_job *job = run->first, *next; job; job = next) {
+        next = next_of(job);
+        const int64_t rows = job->job.rows;
+        const pare_status st = pare_preprocess_run(job);
+        if (st == PARE_OK) {
+            *end = &job->job;
+            end = &job->job.next;
+        } else {
+            run->rows -= rows;
+            pare_infer_job_fail(job, st);
+        }
+    }
+    *end = NULL;
+    run->first = (pare_infer_job *)(void *)left;
+}
+
 /* Runs requests together; where that fails each is run alone, so that none fails for another. */
 static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t rows)
 {
     char message[sizeof first->x->ctx.message];
-    batch_run run = {
-        .served = instance->served, .site = instance->site, .first = first, .rows = rows};
-    run.filled = fill_up(run.served, rows);
+    batch_run run = {.served = instance->served,
+                     .site = instance->site,
+                     .first = first,
+                     .rows = rows,
+                     .mark = {pare_seconds()}};
+    preprocess(&run);
+    if (!run.first) return;
+    first = run.first;
+    run.filled = fill_up(run.served, run.rows);
+    pare_shadowed *copies = NULL;
     const bool is_alone = !first->job.next;
     pare_status st = run_once(&run, instance->index);
     if (st == PARE_OK) note_run(&run);
@@ -272,7 +311,7 @@ static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t ro
     for (pare_infer_job *job = first, *next; job; job = next) {
         next = next_of(job);
         if (st == PARE_OK) {
-            finish(&run, job);
+            finish(&run, job, &copies);
         } else if (is_alone) {
             pare_infer_job_fail(job, st);
         } else {
@@ -281,6 +320,7 @@ static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t ro
             run_batch(instance, job, job->job.rows);
         }
     }
+    pare_shadowed_start(copies);
 }
 
 static void refuse_late(pare_job *late)
@@ -297,12 +337,31 @@ static void refuse_late(pare_job *late)
     }
 }
 
+/* Those that no one waits for any more are as late as those whose time has passed. */
+static void part_gone(pare_jobs *batch)
+{
+    for (pare_job **at = &batch->jobs, *job; (job = *at);) {
+        const pare_exchange *x = ((const pare_infer_job *)(const void *)job)->x;
+        if (!__atomic_load_n(&x->gone, __ATOMIC_RELAXED)) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        batch->rows -= job->rows;
+        job->next = batch->late;
+        batch->late = job;
+    }
+}
+
 void *pare_instance_main(void *user)
 {
     pare_instance *instance = user;
     pare_served *s = instance->served;
     pare_jobs batch;
+    if (s->options.is_background) /* of Linux, a thread's; lowering it cannot fail */
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
     while (!pare_site_is_left(s, instance->site) && pare_batcher_take(s->batcher, &batch)) {
+        part_gone(&batch);
         refuse_late(batch.late);
         pare_infer_job *first = (pare_infer_job *)(void *)batch.jobs;
         if (first && __atomic_load_n(&instance->site->is_lost, __ATOMIC_ACQUIRE))
@@ -315,10 +374,27 @@ void *pare_instance_main(void *user)
 
 /* --- from outside --- */
 
-void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
+/* The reply to a request that the queue has not taken. wait: seconds that were too long for it. */
+static void shed(pare_served *s, pare_exchange *x, double wait)
 {
-    pare_infer_job *job;
-    const pare_status st = pare_infer_job_new(&job, s, x, regions);
+    const pare_serve_config *c = &s->options.config;
+    pare_served_stats_shed(&s->stats);
+    x->reply.retry_after = 1;
+    if (wait > 0)
+        pare_exchange_refuse(
+            x, PARE_HTTP_UNAVAILABLE,
+            "model '%s': the request would wait for some %.0f ms, more than the %g ms it may",
+            s->name, wait * 1e3, (double)c->wait / 1e3);
+    else
+        pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE,
+                             "model '%s': %lld requests are waiting already, as many as may",
+                             s->name, (long long)c->queue);
+    pare_served_release(s);
+}
+
+void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
+{
+    double wait;
     if (st != PARE_OK) {
         pare_infer_job_release(job);
         pare_served_stats_failure(&s->stats, 0);
@@ -326,12 +402,15 @@ void pare_served_infer(pare_served *s, pare_exchange *x, pare_regions *regions)
         pare_served_release(s);
         return;
     }
-    if (pare_batcher_push(s->batcher, &job->job)) return; /* and by now it may be answered */
+    if (pare_batcher_push(s->batcher, &job->job, &wait)) return; /* and by now it may be answered */
     pare_infer_job_release(job);
-    pare_served_stats_shed(&s->stats);
-    x->reply.retry_after = 1;
-    pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE,
-                         "model '%s': %lld requests are waiting already, as many as may", s->name,
-                         (long long)s->options.config.queue);
-    pare_served_release(s);
+    shed(s, x, wait);
+}
+
+void pare_served_infer(pare_served *s, pare_exchange *x, const pare_infer_request *request,
+                       pare_regions *regions)
+{
+    pare_infer_job *job;
+    const pare_status st = pare_infer_job_new(&job, s, x, request, regions);
+    pare_infer_job_submit(job, s, x, st);
 }
