@@ -26,6 +26,9 @@ typedef struct pare_picture_options {
     void *user;
 } pare_picture_options;
 
+/* resize 256, crop 224, as many pixels as may be. */
+void pare_picture_options_init(pare_picture_options *out);
+
 /* PARE_USAGE: not 1 <= crop <= resize <= PARE_PICTURE_MOST_SIDE. */
 PARE_NODISCARD pare_status pare_picture_check(pare_ctx *ctx, const pare_picture_options *options);
 

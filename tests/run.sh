@@ -129,6 +129,7 @@ fuzz_runs() {
     fuzz_chunks) echo 50000 ;;
     fuzz_grpc) echo 300000 ;;
     fuzz_onnx) echo 45000 ;;
+    fuzz_picture) echo 40000 ;;
     fuzz_ranges) echo 600 ;;
     fuzz_serve) echo 500000 ;;
     fuzz_text) echo 7000 ;;

@@ -14,7 +14,7 @@ typedef struct load_options {
     pare_common common;
     pare_source_options source;
     const char *model, *rate, *percentile, *token, *authority;
-    double warm_up, duration, timeout;
+    double warm_up, duration, timeout, plan;
     int64_t version, connections, seed;
 } load_options;
 
@@ -43,6 +43,8 @@ static const pare_option table[] = {
                  "requests under way at once, at most; others wait, and their wait counts (256)"),
     PARE_OPT_REAL("timeout", "S", timeout, 0.001, 1e6,
                   "seconds after which a request that was due has failed (10)"),
+    PARE_OPT_REAL("plan", "RATE", plan, 1e-3, 1e12,
+                  "say how many such servers so many requests a second need"),
     PARE_OPT_INT("seed", "N", seed, 0, 9e15, "of the random gaps (0)"),
     PARE_OPT_TEXT("percentile", "90,99", percentile,
                   "percentiles of the latency in the facts beside the median; the table shows 90 "
@@ -181,8 +183,12 @@ static pare_status tell(job *j, pare_status st)
                         "interrupted: the table has what was measured until then");
     }
     PARE_TRY(note_rates(j));
-    if (st == PARE_OK)
-        json_object_set_new(tool->facts, "knee", pare_load_knee(j->row, j->row_count));
+    if (st == PARE_OK) {
+        json_t *knee = pare_load_knee(j->row, j->row_count);
+        if (j->o->plan > 0)
+            json_object_set_new(tool->facts, "plan", pare_load_plan(knee, j->o->plan));
+        json_object_set_new(tool->facts, "knee", knee);
+    }
     pare_load_print(&tool->arena, tool->facts);
     tool->found = st != PARE_OK;
     return st;

@@ -130,14 +130,16 @@ static const struct row {
     {"serve", "shadows[]",
      "model:string shadow:string answered:integer compared:integer dropped:integer failed:integer "
      "outputs:array agreement?number agreement_interval?array compute_ms?object"},
-    {"load", "", "url:string model:string data:object rates:array knee?object"},
+    {"load", "", "url:string model:string data:object rates:array knee?object plan?object"},
     {"load", "data", DATA_KEYS},
     {"load", "rates[]",
      "offered_per_s:number due:integer sent:integer answered:integer shed:integer failed:integer "
-     "throughput_per_s:number latency_ms?object mean_batch?number top1?number "
+     "throughput_per_s:number latency_ms?object mean_batch?number batches?array top1?number "
      "top1_interval?array notes:array"},
+    {"load", "rates[].batches[]", "most:integer runs:integer"},
     {"load", "rates[].latency_ms", LATENCY_KEYS},
     {"load", "knee", "offered_per_s?number highest:boolean text:string"},
+    {"load", "plan", "rate_per_s:number servers?integer at_most:boolean text:string"},
     {"report", "", "comparisons:array"},
     {"report", "comparisons[]", "models:array data?object"},
     {"report", "comparisons[].data", DATA_KEYS},

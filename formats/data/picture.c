@@ -6,6 +6,11 @@
 #include <math.h>
 #include <string.h>
 
+void pare_picture_options_init(pare_picture_options *out)
+{
+    *out = (pare_picture_options){.resize = 256, .crop = 224};
+}
+
 pare_status pare_picture_check(pare_ctx *ctx, const pare_picture_options *o)
 {
     if (o->resize >= 1 && o->crop >= 1 && o->crop <= o->resize &&

@@ -74,7 +74,7 @@ refuses wrong_label 1 "ten.h5: /labels: |label 10, expected 0 to 9|'mlp'" load m
 refuses too_many 2 "more than 100000000 requests" load mlp d.h5 --rate 1e6 --duration 1000
 refuses none_due 2 "no request is due" load mlp d.h5 --rate poisson:0.001 --duration 0.001
 
-works constant load mlp d.h5 --rate constant:40,80 --duration 1 --json facts.json
+works constant load mlp d.h5 --rate constant:40,80 --duration 1 --plan 1000 --json facts.json
 says constant_knee "knee  not known: p99 needs 1000 answers"
 says constant_head "offered/s  sent  answered  shed  failed"
 [ "$(grep -c '"offered_per_s"' facts.json)" = 2 ] && pass rows || fail rows "$(cat facts.json)"
@@ -83,11 +83,19 @@ fact none_shed '"shed": 0'
 fact none_failed '"failed": 0'
 fact samples '"top1_samples": 24'
 fact same_answers '"top1_changed": 0'
-fact batches '"mean_batch": [1-9]'
+fact mean_batch '"mean_batch": [1-9]'
+fact batches '"most": 1,'
+fact plan '"text": "not known for 1000 per second'
 if grep -q '"first_error"' facts.json; then fail no_error "$(cat facts.json)"; else pass no_error; fi
 works report_reads "$pare" report facts.json -o r.html
 says report_table "offered/s  sent  answered  shed  failed"
 [ "$(grep -c '<title>median at ' r.html)" = 2 ] && has '<h2>Under load</h2>' r.html && pass report_picture || fail report_picture "$(grep -c title r.html)"
+
+has '>runs by their samples<' r.html && [ "$(grep -c 'of each model against' r.html)" = 0 ] && pass report_batches || fail report_batches "$(grep -c svg r.html)"
+sed 's/"model": "mlp"/"model": "other <net>"/' facts.json >other.json
+works report_reads_both "$pare" report facts.json other.json -o r.html
+has 'aria-label="Latency of each model' r.html && has 'other &lt;net&gt; at 80 per second' r.html && pass report_joint || fail report_joint "$(grep -c svg r.html)"
+refuses plan_zero 2 "--plan 0" load mlp d.h5 --rate 1 --plan 0
 
 # --- the same accuracy as pare validate ---
 top1=$(grep -m1 '"top1":' facts.json)

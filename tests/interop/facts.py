@@ -124,7 +124,7 @@ def load(mlp):
         report('SKIP', 'load', tried)
     else:
         run('load_range', *words, '--data', 'd.h5', '--range', '0:2')
-        found = run('load', *words, '--data', 'e.h5', '--model-version', '1')
+        found = run('load', *words, '--data', 'e.h5', '--model-version', '1', '--plan', '50')
         check('load_counts', [rate['answered'] for rate in found.get('rates', [])] == [10, 20])
         check('load_top1', all('top1' in rate for rate in found.get('rates', [])))
     server.terminate()

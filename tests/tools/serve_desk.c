@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/tools/serve_desk.h"
 
+#include "formats/onnx.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -137,6 +139,19 @@ void desk_put_text(const desk *d, const char *name, const char *text)
 }
 
 void desk_put_config(desk *d, const char *text) { desk_put_text(d, "net/config.pbtxt", text); }
+
+void desk_put_graph(const desk *d, graph_case *g, const char *name, const char *config)
+{
+    char path[256], file[64];
+    snprintf(file, sizeof file, "%s/1/model.onnx", name);
+    desk_put_text(d, file, "");
+    snprintf(path, sizeof path, "%s/%s", d->folder, file);
+    g->model->ir_version = 8;
+    if (pare_onnx_write(&g->ctx, g->model, path, NULL) != PARE_OK) fail_msg("%s", g->ctx.message);
+    graph_close(g);
+    snprintf(file, sizeof file, "%s/config.pbtxt", name);
+    if (config) desk_put_text(d, file, config);
+}
 
 ask *desk_send_images(desk *d, const char *path, const char *words, uint32_t seed, int rows)
 {

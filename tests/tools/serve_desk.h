@@ -3,6 +3,7 @@
 #ifndef PARE_TESTS_TOOLS_SERVE_DESK_H
 #define PARE_TESTS_TOOLS_SERVE_DESK_H
 
+#include "tests/passes/graph_case.h"
 #include "tools/serve/api.h"
 
 /* A request whose reply the test waits for. */
@@ -44,6 +45,9 @@ void desk_put_model(desk *d, const char *model, int version);
 void desk_put_config(desk *d, const char *text);
 /* Writes a text to FOLDER/NAME; its folder is made. */
 void desk_put_text(const desk *d, const char *name, const char *text);
+/* Writes a model, which it closes, to FOLDER/NAME/1/model.onnx, and its config.pbtxt; NULL: none.
+ */
+void desk_put_graph(const desk *d, graph_case *g, const char *name, const char *config);
 
 int desk_setup(void **state);
 int desk_teardown(void **state);

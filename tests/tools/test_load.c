@@ -417,7 +417,7 @@ static void percentiles_are_those_of_the_values(void **state)
 /* n requests, of which the slowest hundredth and a few more take `tail` ms. */
 static pare_load_row row_of(double *ms, double offered, size_t n, double tail, size_t lost)
 {
-    pare_load_row row = {.offered = offered, .work = {NAN, NAN}};
+    pare_load_row row = {.offered = offered, .work = {.samples = NAN, .runs = NAN}};
     for (size_t i = 0; i < n; i++) ms[i] = i * 50 < n ? tail : 1;
     row.result = (pare_load_result){
         .due = n + lost, .sent = n + lost, .answered = n, .failed = lost, .ms = ms, .seconds = 1};
@@ -458,6 +458,26 @@ static void the_knee_is_the_last_rate_that_is_answered_well(void **state)
             "not known: p99 needs 1000 answers, at 100 per second there were 999");
 }
 
+static void plan_is(bool known, bool highest, double servers, const char *words)
+{
+    json_t *knee = json_pack("{s:b}", "highest", highest);
+    if (known) json_object_set_new(knee, "offered_per_s", json_real(400));
+    json_t *plan = pare_load_plan(knee, 1000);
+    assert_true(pare_report_number(plan, "servers", -1) == servers);
+    assert_int_equal(json_is_true(json_object_get(plan, "at_most")), highest);
+    assert_non_null(strstr(json_string_value(json_object_get(plan, "text")), words));
+    json_decref(plan);
+    json_decref(knee);
+}
+
+static void a_plan_has_servers_enough(void **state)
+{
+    (void)state;
+    plan_is(true, false, 3, "3 for 1000 per second, each given 400");
+    plan_is(true, true, 3, "at most 3");
+    plan_is(false, false, -1, "not known");
+}
+
 static void a_row_has_what_was_found(void **state)
 {
     (void)state;
@@ -473,13 +493,16 @@ static void a_row_has_what_was_found(void **state)
                                     .late = 1,
                                     .ms = ms,
                                     .seconds = 2},
-                         .work = {12, 8},
+                         .work = {.samples = 12, .runs = 8, .bin = {5, 2, 1}},
                          .top1 = {.hits = 9, .samples = 10},
                          .error = "HTTP 400: no"};
     json_t *json = pare_load_row_json(&row, q, 2);
     assert_true(pare_report_number(json, "latency_ms.median", 0) == 2);
     assert_true(pare_report_number(json, "throughput_per_s", 0) == 1.5);
     assert_true(pare_report_number(json, "mean_batch", 0) == 1.5);
+    assert_int_equal(json_array_size(json_object_get(json, "batches")), 3);
+    assert_true(pare_report_number(json, "batches.2.most", 0) == 4);
+    assert_true(pare_report_number(json, "batches.2.runs", 0) == 1);
     assert_true(fabs(pare_report_number(json, "top1", 0) - 90) < 1e-9);
     assert_true(pare_report_number(json, "top1_interval.1", 0) < 100);
     assert_int_equal(json_array_size(json_object_get(json, "notes")), 5);
@@ -511,6 +534,7 @@ int main(void)
         cmocka_unit_test(what_was_found_stays_when_it_is_interrupted),
         cmocka_unit_test(answers_are_compared_with_labels),
         cmocka_unit_test(percentiles_are_those_of_the_values),
+        cmocka_unit_test(a_plan_has_servers_enough),
         cmocka_unit_test(the_knee_is_the_last_rate_that_is_answered_well),
         cmocka_unit_test(a_row_has_what_was_found),
     };

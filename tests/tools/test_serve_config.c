@@ -82,6 +82,26 @@ static void every_field_is_read(void **state)
     assert_true(c->output[0].dtype == PARE_s64 && c->output[0].shape.rank == 0);
 }
 
+static void steps_of_an_ensemble_are_read(void **state)
+{
+    desk *d = *state;
+    parsed(d, "platform: 'ensemble' max_batch_size: 2\n"
+              "ensemble_scheduling { step [ { model_name: 'a' model_version: 3\n"
+              "    input_map { key: 'x' value: 't' } input_map { key: 'w' value: 'u' }\n"
+              "    output_map [ { key: 'y' value: 'v' } ] }, { model_name: 'b' other: 1 } ] }\n");
+    const pare_serve_config *c = &d->config;
+    assert_int_equal(warnings, 1);
+    assert_string_equal(warning, "c: 'ensemble_scheduling.step.other' is not read");
+    assert_int_equal(c->step_count, 2);
+    assert_string_equal(c->step[0].model, "a");
+    assert_true(c->step[0].version == 3 && c->step[1].version == -1);
+    assert_true(c->step[0].input_count == 2 && c->step[0].output_count == 1);
+    assert_string_equal(c->step[0].input[1].port, "w");
+    assert_string_equal(c->step[0].input[1].tensor, "u");
+    assert_string_equal(c->step[0].output[0].tensor, "v");
+    assert_true(!c->step[1].input_count && !c->step[1].output_count);
+}
+
 static void defaults_are_those_of_the_protocol(void **state)
 {
     desk *d = *state;
@@ -151,7 +171,7 @@ static void what_is_wrong_is_named(void **state)
         {"name: 5", "name: expected a text"},
         {"platform: \"pytorch_libtorch\"", "only ONNX models are served"},
         {"backend: \"python\"", "only ONNX models are served"},
-        {"ensemble_scheduling { }", "ensemble_scheduling is not served"},
+        {"ensemble_scheduling { }", "ensemble_scheduling: has 0 steps, expected 1 to 256"},
         {"sequence_batching { }", "sequence_batching is not served"},
         {"parameters: 5", "parameters: expected { ... }"},
         {"parameters { key: \"traffic_weight\" value { string_value: \"1\" } }",
@@ -221,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_field_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(steps_of_an_ensemble_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(defaults_are_those_of_the_protocol, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_read_is_warned_of, setup, teardown),
         cmocka_unit_test_setup_teardown(instance_groups_choose_processors, setup, teardown),

@@ -3,9 +3,7 @@
    a wrong picture fails its own request alone. */
 #include "formats/data.h"
 #include "formats/import.h"
-#include "formats/onnx.h"
 #include "tests/formats/pictures.h"
-#include "tests/passes/graph_case.h"
 #include "tests/tools/serve_desk.h"
 #include "tests/warnings.h"
 #include "tools/serve/infer_job.h"
@@ -30,24 +28,16 @@ static int setup(void **state)
 
 /* --- models and pictures --- */
 
-/* FOLDER/NAME/1/model.onnx, whose output is its input, and its config.pbtxt; config NULL: none. */
+/* A model whose output is its input. */
 static void put_model(const desk *d, const char *name, pare_dtype dtype, int rank,
                       const int64_t *dims, const char *config)
 {
-    char path[256], file[64];
     graph_case g;
     graph_open(&g, 17);
-    g.model->ir_version = 8;
     graph_input(&g, "image", dtype, rank, dims);
     graph_node(&g, "Identity", "image", "same");
     graph_output(&g, "same");
-    snprintf(file, sizeof file, "%s/1/model.onnx", name);
-    desk_put_text(d, file, "");
-    snprintf(path, sizeof path, "%s/%s", d->folder, file);
-    if (pare_onnx_write(&g.ctx, g.model, path, NULL) != PARE_OK) fail_msg("%s", g.ctx.message);
-    graph_close(&g);
-    snprintf(file, sizeof file, "%s/config.pbtxt", name);
-    if (config) desk_put_text(d, file, config);
+    desk_put_graph(d, &g, name, config);
 }
 
 static const char *parameters(const char *text)

@@ -124,7 +124,7 @@ pare_status pare_load_rate(pare_load_drive *d, pare_load_row *row, double per_s)
     under_way u = {.drive = d, .row = row};
     pare_load_work before, after;
     double *due;
-    *row = (pare_load_row){.offered = per_s, .work = {NAN, NAN}};
+    *row = (pare_load_row){.offered = per_s, .work = {.samples = NAN, .runs = NAN}};
     PARE_TRY(pare_load_top1_init(ctx, &row->top1, d->requests));
     PARE_TRY(pare_load_target_work(arena, d->target, d->client, &before));
     PARE_TRY(schedule(d, per_s, &due, &u.count));
@@ -133,7 +133,7 @@ pare_status pare_load_rate(pare_load_drive *d, pare_load_row *row, double per_s)
     pare_free(due);
     PARE_TRY(st);
     PARE_TRY(pare_load_target_work(arena, d->target, d->client, &after));
-    row->work = (pare_load_work){after.samples - before.samples, after.runs - before.runs};
+    row->work = pare_load_work_between(&before, &after);
     return PARE_OK;
 }
 

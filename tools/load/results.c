@@ -51,6 +51,17 @@ static void add_notes(const pare_load_row *row, json_t *notes)
             r->late, r->sent);
 }
 
+/* Runs by their batch, those that there were. */
+static json_t *batches_json(const pare_load_work *work)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < PARE_LOAD_BINS; i++)
+        if (work->bin[i] > 0)
+            json_array_append_new(list, json_pack("{s:I, s:I}", "most", (json_int_t)1 << i, "runs",
+                                                  (json_int_t)work->bin[i]));
+    return list;
+}
+
 json_t *pare_load_row_json(pare_load_row *row, const double *percentiles, int count)
 {
     pare_load_result *r = &row->result;
@@ -67,8 +78,10 @@ json_t *pare_load_row_json(pare_load_row *row, const double *percentiles, int co
                             pare_latency_json(r->ms, r->answered, percentiles, count, notes));
     }
     if (row->error[0]) json_object_set_new(json, "first_error", pare_json_text(row->error));
-    if (row->work.runs > 0)
+    if (row->work.runs > 0) {
         json_object_set_new(json, "mean_batch", json_real(row->work.samples / row->work.runs));
+        json_object_set_new(json, "batches", batches_json(&row->work));
+    }
     add_top1(json, &row->top1, notes);
     json_object_set_new(json, "notes", notes);
     return json;
@@ -131,6 +144,22 @@ json_t *pare_load_knee(const pare_load_row *rows, int count)
                      "text", text);
 }
 
+json_t *pare_load_plan(const json_t *knee, double rate_per_s)
+{
+    char text[200];
+    const double each = pare_report_number(knee, "offered_per_s", NAN);
+    const bool highest = json_is_true(json_object_get(knee, "highest"));
+    if (isnan(each)) {
+        snprintf(text, sizeof text, "not known for %g per second, as the knee is not", rate_per_s);
+        return json_pack("{s:f, s:b, s:s}", "rate_per_s", rate_per_s, "at_most", 0, "text", text);
+    }
+    const double servers = ceil(rate_per_s / each);
+    snprintf(text, sizeof text, "%s%.0f for %g per second, each given %g",
+             highest ? "at most " : "", servers, rate_per_s, each);
+    return json_pack("{s:f, s:I, s:b, s:s}", "rate_per_s", rate_per_s, "servers",
+                     (json_int_t)servers, "at_most", highest, "text", text);
+}
+
 /* --- table --- */
 
 static void cell_top1(pare_cell *cell)
@@ -190,4 +219,6 @@ void pare_load_print(pare_arena *arena, const json_t *facts)
                    json_is_string(text) ? json_string_value(text) : "");
     const char *knee = json_string_value(json_object_get(json_object_get(facts, "knee"), "text"));
     if (knee) pare_print(stdout, "knee  %s\n", knee);
+    const char *plan = json_string_value(json_object_get(json_object_get(facts, "plan"), "text"));
+    if (plan) pare_print(stdout, "servers  %s\n", plan);
 }

@@ -29,10 +29,15 @@ json_t *pare_load_row_json(pare_load_row *row, const double *percentiles, int co
    which. rows: (count) after pare_load_row_json. */
 json_t *pare_load_knee(const pare_load_row *rows, int count);
 
+/* {rate_per_s, servers, at_most, text}: how many such servers a rate needs where each is given what
+   the knee is; at_most: the knee was not reached, so that fewer may do. servers is left out where
+   there is no knee. */
+json_t *pare_load_plan(const json_t *knee, double rate_per_s);
+
 /* Columns of "rates", and which parts of them such rows have. */
 extern const pare_column pare_load_columns[];
 unsigned pare_load_parts(const json_t *rates);
 
-/* The table, a row a rate, then notes and knee, of a command's facts, to standard output. */
+/* The table, a row a rate, then notes, knee and plan, of a command's facts, to standard output. */
 void pare_load_print(pare_arena *arena, const json_t *facts);
 #endif

@@ -118,10 +118,30 @@ pare_status pare_load_target_read(pare_arena *arena, pare_load_target *out, pare
 
 /* --- statistics --- */
 
+pare_load_work pare_load_work_between(const pare_load_work *before, const pare_load_work *after)
+{
+    pare_load_work work = {.samples = after->samples - before->samples,
+                           .runs = after->runs - before->runs};
+    for (int i = 0; i < PARE_LOAD_BINS; i++) work.bin[i] = after->bin[i] - before->bin[i];
+    return work;
+}
+
+static void add_batches(const json_t *list, pare_load_work *sum)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *stats = json_array_get(list, i);
+        const json_t *runs = json_object_get(json_object_get(stats, "compute_infer"), "count");
+        const json_int_t size = json_integer_value(json_object_get(stats, "batch_size"));
+        int bin = 0;
+        while (bin < PARE_LOAD_BINS - 1 && size > (json_int_t)1 << bin) bin++;
+        sum->bin[bin] += (double)json_integer_value(runs);
+    }
+}
+
 /* Of all versions that are listed: which of them answers is the server's choice. */
 static void add_versions(const json_t *list, pare_load_work *out)
 {
-    pare_load_work sum = {0, 0};
+    pare_load_work sum = {0};
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *stats = json_array_get(list, i);
         const json_t *samples = json_object_get(stats, "inference_count");
@@ -129,6 +149,7 @@ static void add_versions(const json_t *list, pare_load_work *out)
         if (!json_is_integer(samples) || !json_is_integer(runs)) return;
         sum.samples += (double)json_integer_value(samples);
         sum.runs += (double)json_integer_value(runs);
+        add_batches(json_object_get(stats, "batch_stats"), &sum);
     }
     if (json_array_size(list)) *out = sum;
 }
@@ -137,7 +158,7 @@ pare_status pare_load_target_work(pare_arena *arena, const pare_load_target *t, 
                                   pare_load_work *out)
 {
     pare_client_reply reply;
-    *out = (pare_load_work){NAN, NAN};
+    *out = (pare_load_work){.samples = NAN, .runs = NAN};
     const char *path = pare_arena_printf(arena, "%s/stats", t->path);
     if (!path) return PARE_MEMORY;
     const pare_status st = pare_client_get(client, path, &reply);

@@ -26,9 +26,13 @@ PARE_NODISCARD pare_status pare_load_target_read(pare_arena *arena, pare_load_ta
                                                  const char *model, int64_t version);
 
 /* What the model has computed so far: samples, and runs, each of a batch. */
+enum { PARE_LOAD_BINS = 32 };
 typedef struct pare_load_work {
-    double samples, runs; /* NAN: the server does not say */
+    double samples, runs;       /* NAN: the server does not say */
+    double bin[PARE_LOAD_BINS]; /* runs of up to 2^i samples, and of more than 2^(i-1) */
 } pare_load_work;
+/* What came from one to the other. */
+pare_load_work pare_load_work_between(const pare_load_work *before, const pare_load_work *after);
 PARE_NODISCARD pare_status pare_load_target_work(pare_arena *arena, const pare_load_target *target,
                                                  pare_client *client, pare_load_work *out);
 #endif

@@ -8,11 +8,13 @@
 #include <math.h>
 #include <string.h>
 
-/* A line of the picture. */
-static const struct series {
-    const char *path, *name, *colour;
-} series[] = {{"latency_ms.median", "median", "var(--c0)"}, {"latency_ms.p99", "p99", "var(--c1)"}};
-enum { SERIES = 2, WIDTH = 980, HEIGHT = 320 };
+/* A line of a picture: a number of each rate of some facts. */
+typedef struct series {
+    const json_t *rates;
+    const char *path, *name;
+    int colour;
+} series;
+enum { MOST_SERIES = PARE_CHART_COLOURS, WIDTH = 980, HEIGHT = 320 };
 
 /* A point of a row; false: it has none. */
 static bool point_of(const json_t *row, const char *path, double *x, double *y)
@@ -22,37 +24,41 @@ static bool point_of(const json_t *row, const char *path, double *x, double *y)
     return *x > 0 && isfinite(*x) && *y >= 0 && isfinite(*y);
 }
 
-static void add_series(const pare_chart *c, const json_t *rates, int number)
+static void add_series(const pare_chart *c, const series *s)
 {
-    const struct series *s = &series[number];
     double x, y;
     size_t i;
     json_t *row;
-    pare_text_add(c->text, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"",
+    pare_text_add(c->text,
+                  "<polyline fill=\"none\" stroke=\"var(--c%d)\" stroke-width=\"1.5\" points=\"",
                   s->colour);
-    json_array_foreach((json_t *)rates, i, row)
+    json_array_foreach((json_t *)s->rates, i, row)
     {
         if (point_of(row, s->path, &x, &y))
             pare_text_add(c->text, "%.1f,%.1f ", pare_chart_x(c, x), pare_chart_y(c, y));
     }
     pare_text_add(c->text, "\"/>\n");
-    json_array_foreach((json_t *)rates, i, row)
+    json_array_foreach((json_t *)s->rates, i, row)
     {
-        if (point_of(row, s->path, &x, &y))
-            pare_text_add(c->text,
-                          "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"%s\"><title>%s at %g "
-                          "per second: %.3g ms</title></circle>\n",
-                          pare_chart_x(c, x), pare_chart_y(c, y), s->colour, s->name, x, y);
+        if (!point_of(row, s->path, &x, &y)) continue;
+        pare_text_add(c->text,
+                      "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"var(--c%d)\"><title>",
+                      pare_chart_x(c, x), pare_chart_y(c, y), s->colour);
+        pare_text_html(c->text, "%s at %g per second: %.3g ms</title></circle>\n", s->name, x, y);
     }
-    const double at = c->right - 80 * (SERIES - number);
-    pare_text_add(c->text,
-                  "<circle cx=\"%.1f\" cy=\"16\" r=\"4.5\" fill=\"%s\"/><text x=\"%.1f\" "
-                  "y=\"20\">%s</text>\n",
-                  at, s->colour, at + 10, s->name);
+}
+
+/* What a colour means; *x moves behind it. */
+static void add_legend(pare_text *t, double *x, double y, int colour, const char *name)
+{
+    pare_text_add(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"var(--c%d)\"/>", *x, y - 4,
+                  colour);
+    pare_text_html(t, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", *x + 10, y, name);
+    *x += 34 + 7 * (double)strlen(name);
 }
 
 /* Latency starts at 0. */
-static void add_chart(pare_text *t, const json_t *rates)
+static void add_chart(pare_text *t, const series *list, int count, const char *title)
 {
     pare_chart c = {.text = t,
                     .width = WIDTH,
@@ -66,20 +72,91 @@ static void add_chart(pare_text *t, const json_t *rates)
     size_t i;
     json_t *row;
     pare_chart_clear(&c);
-    for (int k = 0; k < SERIES; k++) json_array_foreach((json_t *)rates, i, row)
+    for (int k = 0; k < count; k++) json_array_foreach((json_t *)list[k].rates, i, row)
         {
-            if (point_of(row, series[k].path, &x, &y)) pare_chart_include(&c, x, y, 0, y);
+            if (point_of(row, list[k].path, &x, &y)) pare_chart_include(&c, x, y, 0, y);
         }
     if (!pare_chart_widen(&c, 0.1, 1e-3)) return;
     c.y0 = 0;
-    pare_text_add(t,
-                  "<div class=\"box still\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
-                  "aria-label=\"Latency against offered load\">\n",
-                  WIDTH, HEIGHT);
+    pare_text_add(t, "<div class=\"box still\"><svg viewBox=\"0 0 %d %d\" role=\"img\" ", WIDTH,
+                  HEIGHT);
+    pare_text_html(t, "aria-label=\"%s\">\n", title);
     pare_chart_axes(&c, "requests a second that were offered (logarithmic)", "latency, ms");
-    for (int k = 0; k < SERIES; k++) add_series(&c, rates, k);
+    x = c.left + 90;
+    for (int k = 0; k < count; k++) {
+        add_series(&c, &list[k]);
+        add_legend(t, &x, 20, list[k].colour, list[k].name);
+    }
     pare_text_add(t, "</svg></div>\n");
 }
+
+/* --- batches --- */
+
+/* The colour of runs of up to so many samples, a power of two. */
+static int colour_of(double most)
+{
+    const int bin = (int)lround(log2(most));
+    return bin < PARE_CHART_COLOURS ? bin : PARE_CHART_COLOURS - 1;
+}
+
+static void add_runs(pare_text *t, const json_t *row, double y, bool *used)
+{
+    enum { LEFT = 110, ROOM = WIDTH - LEFT - 16, HIGH = 14 };
+    char look[96];
+    double all = 0, x = LEFT;
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(row, "batches"), i, one) all +=
+        pare_report_number(one, "runs", 0);
+    pare_text_add(t, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g/s</text>\n", LEFT - 10,
+                  y + 11, pare_report_number(row, "offered_per_s", 0));
+    json_array_foreach(json_object_get(row, "batches"), i, one)
+    {
+        const double most = pare_report_number(one, "most", 1);
+        const double width = ROOM * pare_report_number(one, "runs", 0) / all;
+        snprintf(look, sizeof look, "fill=\"var(--c%d)\"", colour_of(most));
+        used[colour_of(most)] = true;
+        pare_chart_rect(t, x, y, width, HIGH, look);
+        x += width;
+    }
+}
+
+/* The server's runs by their samples: a bar for each rate. */
+static void add_batches(pare_text *t, const json_t *rates)
+{
+    enum { STEP = 20, TOP = 36 };
+    bool used[PARE_CHART_COLOURS] = {0};
+    char name[32];
+    double x = 200, y = TOP;
+    size_t i, n = 0;
+    json_t *row;
+    json_array_foreach((json_t *)rates, i, row) n += json_object_get(row, "batches") != NULL;
+    if (!n) return;
+    pare_text_add(
+        t,
+        "<div class=\"box still\"><svg viewBox=\"0 0 %d %zu\" role=\"img\" aria-label=\"Batch "
+        "sizes\">\n<text x=\"16\" y=\"20\">runs by their samples</text>\n",
+        WIDTH, TOP + n * STEP + 8);
+    json_array_foreach((json_t *)rates, i, row)
+    {
+        if (!json_object_get(row, "batches")) continue;
+        add_runs(t, row, y, used);
+        y += STEP;
+    }
+    for (int k = 0; k < PARE_CHART_COLOURS; k++) {
+        if (!used[k]) continue;
+        if (k == PARE_CHART_COLOURS - 1)
+            snprintf(name, sizeof name, "%d and more", (1 << (k - 1)) + 1);
+        else if (k < 2)
+            snprintf(name, sizeof name, "%d", 1 << k);
+        else
+            snprintf(name, sizeof name, "%d to %d", (1 << (k - 1)) + 1, 1 << k);
+        add_legend(t, &x, 20, k, name);
+    }
+    pare_text_add(t, "</svg></div>\n");
+}
+
+/* --- a load --- */
 
 static void add_load(pare_text *t, const json_t *facts)
 {
@@ -94,8 +171,37 @@ static void add_load(pare_text *t, const json_t *facts)
                    pare_report_number(facts, "connections", NAN),
                    *pare_report_words(facts, "knee.text") ? " Knee: " : "",
                    pare_report_words(facts, "knee.text"));
-    add_chart(t, rates);
+    if (*pare_report_words(facts, "plan.text"))
+        pare_text_html(t, "<p>Servers: %s.</p>\n", pare_report_words(facts, "plan.text"));
+    const series both[] = {{rates, "latency_ms.median", "median", 0},
+                           {rates, "latency_ms.p99", "p99", 1}};
+    add_chart(t, both, 2, "Latency against offered load");
+    add_batches(t, rates);
     pare_grid_html_all(t, pare_load_columns, pare_load_parts(rates), "numbers", "Rates", rates);
+}
+
+/* p99 of all models in one picture, where there are several; the median where none has a p99. */
+static void add_joint(pare_text *t, const json_t *facts)
+{
+    series list[MOST_SERIES];
+    bool has_tail = false;
+    int count = 0;
+    size_t i;
+    json_t *one;
+    json_array_foreach((json_t *)facts, i, one)
+    {
+        if (strcmp(pare_report_words(one, "command"), "load") != 0 || count == MOST_SERIES)
+            continue;
+        list[count] = (series){json_object_get(one, "rates"), "latency_ms.p99",
+                               pare_report_words(one, "model"), count};
+        has_tail |= pare_report_any(list[count].rates, "latency_ms.p99");
+        count++;
+    }
+    if (count < 2) return;
+    for (int k = 0; k < count && !has_tail; k++) list[k].path = "latency_ms.median";
+    pare_text_html(t, "<p class=\"soft\">The %s of the latency of each model.</p>\n",
+                   has_tail ? "99th percentile" : "median");
+    add_chart(t, list, count, "Latency of each model against offered load");
 }
 
 void pare_parts_loads(pare_text *t, const json_t *facts)
@@ -105,7 +211,10 @@ void pare_parts_loads(pare_text *t, const json_t *facts)
     json_array_foreach((json_t *)facts, i, one)
     {
         if (strcmp(pare_report_words(one, "command"), "load") != 0) continue;
-        if (!n++) pare_text_add(t, "<h2>Under load</h2>\n");
+        if (!n++) {
+            pare_text_add(t, "<h2>Under load</h2>\n");
+            add_joint(t, facts);
+        }
         add_load(t, one);
     }
 }

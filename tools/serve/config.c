@@ -139,6 +139,7 @@ static pare_status read_identity(reader *r, const json_t *root)
         PARE_TRY(read_text(r, root, keys[k], &word));
         bool known = !*word;
         for (int i = 0; i < 4; i++) known |= !strcmp(word, served[i]);
+        known |= !k && r->config->step_count && !strcmp(word, "ensemble");
         if (!known)
             return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: %s is '%s', only ONNX models are served",
                              r->path, keys[k], word);
@@ -155,10 +156,67 @@ static pare_status read_identity(reader *r, const json_t *root)
 
 static pare_status refuse_others(reader *r, const json_t *root)
 {
-    static const char *const schedulers[] = {"ensemble_scheduling", "sequence_batching"};
-    for (int i = 0; i < 2; i++)
-        if (json_object_get(root, schedulers[i]))
-            return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: %s is not served", r->path, schedulers[i]);
+    static const char *const alone[] = {"dynamic_batching", "instance_group", "parameters"};
+    if (json_object_get(root, "sequence_batching"))
+        return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: sequence_batching is not served", r->path);
+    for (int i = 0; i < 3; i++)
+        if (r->config->step_count && json_object_get(root, alone[i]))
+            return PARE_FAIL(r->ctx, INPUT, "%s: %s is for a model of its own, not an ensemble",
+                             r->path, alone[i]);
+    return PARE_OK;
+}
+
+/* --- an ensemble --- */
+
+/* input_map or output_map: entries of a key and a value. */
+static pare_status read_map(reader *r, const json_t *step, const char *key, pare_config_link **out,
+                            int *count)
+{
+    const json_t *list = json_object_get(step, key);
+    const size_t n = json_array_size(list);
+    *out = pare_arena_alloc(r->arena, n + 1, sizeof **out);
+    if (!*out) return PARE_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        pare_config_link *link = &(*out)[i];
+        PARE_TRY(read_text(r, json_array_get(list, i), "key", &link->port));
+        PARE_TRY(read_text(r, json_array_get(list, i), "value", &link->tensor));
+        if (!link->port || !link->tensor || !*link->tensor)
+            return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected { key: ... value: ... }", r->path,
+                             key);
+    }
+    *count = (int)n;
+    return PARE_OK;
+}
+
+static pare_status read_step(reader *r, const json_t *step, pare_config_step *out)
+{
+    out->version = -1;
+    PARE_TRY(read_text(r, step, "model_name", &out->model));
+    if (!out->model || !*out->model)
+        return PARE_FAIL(r->ctx, INPUT, "%s: ensemble_scheduling.step: no model_name", r->path);
+    PARE_TRY(read_int(r, step, "model_version", -1, INT64_MAX, &out->version));
+    PARE_TRY(read_map(r, step, "input_map", &out->input, &out->input_count));
+    PARE_TRY(read_map(r, step, "output_map", &out->output, &out->output_count));
+    warn_of_others(r, step, "ensemble_scheduling.step.",
+                   " model_name model_version input_map output_map ");
+    return PARE_OK;
+}
+
+static pare_status read_steps(reader *r, const json_t *root)
+{
+    const json_t *scheduling;
+    pare_serve_config *c = r->config;
+    PARE_TRY(read_message(r, root, "ensemble_scheduling", &scheduling));
+    const json_t *list = json_object_get(scheduling, "step");
+    const size_t n = json_array_size(list);
+    if (!scheduling) return PARE_OK;
+    if (n < 1 || n > PARE_MOST_STEPS)
+        return PARE_FAIL(r->ctx, INPUT, "%s: ensemble_scheduling: has %zu steps, expected 1 to %d",
+                         r->path, n, PARE_MOST_STEPS);
+    c->step = pare_arena_alloc(r->arena, n, sizeof *c->step);
+    if (!c->step) return PARE_MEMORY;
+    c->step_count = (int)n;
+    for (size_t i = 0; i < n; i++) PARE_TRY(read_step(r, json_array_get(list, i), &c->step[i]));
     return PARE_OK;
 }
 
@@ -380,6 +438,7 @@ static pare_status read_tensors(reader *r, const json_t *root, const char *key,
 static pare_status read_root(reader *r, const json_t *root)
 {
     pare_serve_config *c = r->config;
+    PARE_TRY(read_steps(r, root));
     PARE_TRY(refuse_others(r, root));
     PARE_TRY(read_identity(r, root));
     PARE_TRY(read_batching(r, root));
@@ -390,7 +449,7 @@ static pare_status read_root(reader *r, const json_t *root)
     PARE_TRY(read_tensors(r, root, "output", &c->output, &c->output_count));
     warn_of_others(r, root, "",
                    " name platform backend default_model_filename max_batch_size dynamic_batching "
-                   "instance_group version_policy parameters input output ");
+                   "instance_group version_policy input output parameters ensemble_scheduling ");
     return PARE_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/batcher.h"
+#include "tools/serve/ensemble/ensemble.h"
 #include "tools/serve/pictures/preprocess.h"
 #include "tools/serve/shares.h"
 
@@ -53,6 +54,8 @@ typedef struct pare_serve_config {
     pare_shares shares; /* of requests that name no version; none: the highest has all */
     const char *file;   /* of a version's folder */
     pare_preprocess_config preprocess;
+    pare_config_step *step; /* (step_count) of an ensemble; 0: it is a model of its own */
+    int step_count;
     pare_config_tensor *input, *output;
     int input_count, output_count;
     pare_instance_kind kind;

@@ -234,6 +234,37 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
     return PARE_OK;
 }
 
+/* --- its reply --- */
+
+static pare_status put_shared(void *user, int i, const void *data, size_t bytes)
+{
+    const pare_infer_job *job = user;
+    return pare_region_write(job->target[i], &job->x->ctx, data, job->wanted[i].place.offset,
+                             bytes);
+}
+
+static pare_status write_reply(pare_infer_job *job, const pare_infer_tensor *output)
+{
+    pare_exchange *x = job->x;
+    const pare_infer_result result = {.model = job->served->name,
+                                      .id = job->request.id,
+                                      .version = job->served->options.version,
+                                      .output = output,
+                                      .wanted = job->wanted,
+                                      .count = job->wanted_count,
+                                      .batched = job->served->options.config.max_batch > 0,
+                                      .put = put_shared,
+                                      .user = job};
+    return x->form->write(x, &result);
+}
+
+pare_status pare_infer_job_answer(pare_infer_job *job, const pare_infer_tensor *output)
+{
+    PARE_TRY(job->keep ? job->keep(job, output) : write_reply(job, output));
+    job->x->reply.code = PARE_HTTP_OK;
+    return PARE_OK;
+}
+
 bool pare_infer_job_alike(const pare_job *a, const pare_job *b)
 {
     const pare_infer_job *x = (const pare_infer_job *)a, *y = (const pare_infer_job *)b;

@@ -7,6 +7,8 @@
 #include "tools/serve/served.h"
 
 typedef struct pare_shadowed pare_shadowed; /* of shadow.h */
+/* Takes the outputs that a job asks for, whose memory lasts until it returns. */
+typedef pare_status pare_infer_keep(struct pare_infer_job *job, const pare_infer_tensor *output);
 
 typedef struct pare_infer_job {
     pare_job job; /* first: the queue knows only this */
@@ -18,6 +20,7 @@ typedef struct pare_infer_job {
     int *output;                     /* (wanted_count) which of the model's they are */
     int wanted_count;
     pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
+    pare_infer_keep *keep;          /* takes the outputs; NULL: they become the reply's body */
     void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
     pare_shadowed *copy;     /* for the model that shadows this one; NULL: it is not compared */
@@ -37,7 +40,10 @@ PARE_NODISCARD pare_status pare_infer_job_new(pare_infer_job **out, pare_served 
    caller's reference to the model. */
 void pare_infer_job_submit(pare_infer_job *job, pare_served *served, pare_exchange *x,
                            pare_status st);
-/* Gives back what it holds: before the exchange's reply. */
+/* Makes the reply of the outputs that were asked for, or hands them to `keep`. */
+PARE_NODISCARD pare_status pare_infer_job_answer(pare_infer_job *job,
+                                                 const pare_infer_tensor *output);
+/* Gives back the memory that it holds, shared and its own: before the exchange's reply. */
 void pare_infer_job_release(pare_infer_job *job);
 /* Can both be rows of one run? Both are pare_infer_jobs of one model. */
 bool pare_infer_job_alike(const pare_job *a, const pare_job *b);

@@ -50,8 +50,8 @@ pare_status pare_labels_read(pare_arena *arena, pare_labels **out, const char *p
     return st;
 }
 
-const char *pare_labels_at(const pare_labels *labels, int64_t class)
+const char *pare_labels_at(const pare_labels *labels, int64_t place)
 {
-    const bool is_there = labels && class >= 0 && class < labels->count;
-    return is_there && *labels->text[class] ? labels->text[class] : NULL;
+    const bool is_there = labels && place >= 0 && place < labels->count;
+    return is_there && *labels->text[place] ? labels->text[place] : NULL;
 }

@@ -16,6 +16,6 @@ typedef struct pare_labels {
 PARE_NODISCARD pare_status pare_labels_read(pare_arena *arena, pare_labels **out, const char *path,
                                             const char *file);
 
-/* Of the class with this number; NULL: it has none. labels NULL: no class has. */
-const char *pare_labels_at(const pare_labels *labels, int64_t class);
+/* Of the class at this place; NULL: it has none. labels NULL: no class has. */
+const char *pare_labels_at(const pare_labels *labels, int64_t place);
 #endif

@@ -146,6 +146,11 @@ static pare_status choose_versions(pare_arena *arena, const char *folder,
     *out = number + skip;
     *count = kept - skip;
     if (*count) return PARE_OK;
+    if (config->step_count) { /* which has no files */
+        number[0] = *count = 1;
+        *out = number;
+        return PARE_OK;
+    }
     return PARE_FAIL(arena->ctx, INPUT,
                      "%s: holds no version to serve, expected a folder 1 with a file %s in it",
                      folder, config->file);

@@ -23,6 +23,7 @@ typedef struct entry {
     char *name;
     char *path;     /* its folder, or the file */
     bool is_folder; /* of versions */
+    bool loading;   /* its models are being opened */
     version *version;
     size_t count;
     pare_shares shares; /* of requests between the versions */
@@ -40,6 +41,11 @@ struct pare_repository {
     size_t count, capacity;
     int open; /* versions that are not closed yet, those of requests among them */
 };
+
+static pare_status find_ready(void *repository, pare_ctx *ctx, pare_served **out, const char *name,
+                              int64_t number);
+static pare_status load_member(void *repository, pare_ctx *ctx, pare_served **out, const char *name,
+                               int64_t number);
 
 /* --- versions --- */
 
@@ -77,7 +83,8 @@ static pare_status open_version(pare_repository *r, const entry *e, const pare_s
     const char *path = e->path;
     pare_arena_init(&arena, &r->ctx);
     pare_status st = PARE_OK;
-    if (e->is_folder) st = pare_layout_file(&arena, e->path, number, config->file, &path);
+    if (e->is_folder && !config->step_count)
+        st = pare_layout_file(&arena, e->path, number, config->file, &path);
     const pare_served_options options = {.name = e->name,
                                          .path = path,
                                          .version = number,
@@ -86,6 +93,8 @@ static pare_status open_version(pare_repository *r, const entry *e, const pare_s
                                          .shadow = pare_shadows_find(r->options.shadows, e->name),
                                          .is_background =
                                              pare_shadows_runs(r->options.shadows, e->name),
+                                         .find = find_ready,
+                                         .member = load_member,
                                          .idle = on_idle,
                                          .user = r};
     if (st == PARE_OK) st = pare_served_open(&r->ctx, &out->served, &options);
@@ -203,6 +212,13 @@ static bool copy_entry(pare_repository *r, const char *name, entry *out)
     return e != NULL;
 }
 
+static void set_loading(pare_repository *r, const char *name, bool loading)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    find(r, name)->loading = loading;
+    (void)pthread_mutex_unlock(&r->lock);
+}
+
 static pare_status load(pare_repository *r, const entry *e)
 {
     version *list = NULL;
@@ -210,13 +226,30 @@ static pare_status load(pare_repository *r, const entry *e)
     pare_arena arena;
     pare_shares shares;
     pare_arena_init(&arena, &r->ctx);
+    set_loading(r, e->name, true);
     const pare_status st = open_versions(r, &arena, e, &list, &count, &shares);
+    set_loading(r, e->name, false);
     pare_arena_free(&arena);
     if (st == PARE_OK)
         exchange(r, e->name, list, count, &shares);
     else
         versions_free(list, count);
     return st;
+}
+
+/* A member of an ensemble that is loaded. One that never was is loaded first. */
+static pare_status load_member(void *repository, pare_ctx *ctx, pare_served **out, const char *name,
+                               int64_t number)
+{
+    entry e;
+    pare_repository *r = repository;
+    if (copy_entry(r, name, &e) && !e.count) {
+        if (e.loading)
+            return PARE_FAIL(ctx, INPUT, "model '%s' waits for this one to be loaded", name);
+        const pare_status st = load(r, &e);
+        if (st != PARE_OK) return pare_fail(ctx, st, "%s", r->ctx.message);
+    }
+    return find_ready(r, ctx, out, name, number);
 }
 
 /* Models of the folders that were not there before. */
@@ -322,7 +355,7 @@ static pare_status load_all(pare_repository *r, pare_ctx *ctx)
     if (!r->count) return PARE_FAIL(&r->ctx, INPUT, "%s: holds no model", r->options.path[0]);
     for (size_t i = 0; i < r->count; i++) {
         PARE_TRY(pare_ctx_poll(ctx));
-        PARE_TRY(load(r, &r->entry[i]));
+        if (!r->entry[i].count) PARE_TRY(load(r, &r->entry[i])); /* else for an ensemble */
     }
     return PARE_OK;
 }
@@ -386,12 +419,27 @@ static const char *reason_of(const version *v)
     return reason ? reason : "";
 }
 
+static pare_served *ready_of(const pare_repository *r, const entry *e, int64_t number);
+
+/* The model that an ensemble lacks, under the lock; NULL: none, it is ready. */
+static const char *missing_of(const pare_repository *r, const pare_served *served)
+{
+    const pare_ensemble *ensemble = served->ensemble;
+    for (int i = 0; ensemble && i < ensemble->step_count; i++) {
+        const pare_ensemble_step *step = &ensemble->step[i];
+        const entry *e = find(r, step->model);
+        if (!e || !ready_of(r, e, step->version)) return step->model;
+    }
+    return NULL;
+}
+
 /* The version that is asked for; 0: the highest that is ready. */
-static pare_served *ready_of(const entry *e, int64_t number)
+static pare_served *ready_of(const pare_repository *r, const entry *e, int64_t number)
 {
     pare_served *found = NULL;
     for (size_t i = 0; i < e->count; i++)
-        if (is_ready(&e->version[i]) && (!number || e->version[i].number == number))
+        if (is_ready(&e->version[i]) && (!number || e->version[i].number == number) &&
+            !missing_of(r, e->version[i].served))
             found = e->version[i].served;
     return found;
 }
@@ -407,19 +455,37 @@ static pare_status fail_lost(const entry *e, pare_ctx *ctx, int64_t number)
     return PARE_OK;
 }
 
+static pare_status find_ready(void *repository, pare_ctx *ctx, pare_served **out, const char *name,
+                              int64_t number)
+{
+    return pare_repository_find(repository, ctx, out, name, number);
+}
+
+/* Under the lock: why there is none; empty where no ensemble lacks a model. */
+static void explain(const pare_repository *r, const entry *e, char *why, size_t size)
+{
+    *why = 0;
+    for (size_t i = 0; i < e->count; i++) {
+        const char *missing = e->version[i].served ? missing_of(r, e->version[i].served) : NULL;
+        if (missing) snprintf(why, size, ", for model '%s' is not", missing);
+    }
+}
+
 pare_status pare_repository_find(pare_repository *r, pare_ctx *ctx, pare_served **out,
                                  const char *name, int64_t number)
 {
+    char why[1024] = "";
     (void)pthread_mutex_lock(&r->lock);
     const entry *e = find(r, name);
-    pare_served *found = e ? ready_of(e, number) : NULL;
+    pare_served *found = e ? ready_of(r, e, number) : NULL;
     if (found) pare_served_keep(found);
     const pare_status st = e && !found ? fail_lost(e, ctx, number) : PARE_OK;
+    if (e && !found) explain(r, e, why, sizeof why);
     (void)pthread_mutex_unlock(&r->lock);
     *out = found;
     if (found || st != PARE_OK) return st;
     if (!e) return PARE_FAIL(ctx, INPUT, "there is no model '%s'", name);
-    if (!number) return PARE_FAIL(ctx, INPUT, "model '%s' is not ready", name);
+    if (!number) return PARE_FAIL(ctx, INPUT, "model '%s' is not ready%s", name, why);
     return PARE_FAIL(ctx, INPUT, "model '%s': version %lld is not ready", name, (long long)number);
 }
 
@@ -440,19 +506,22 @@ pare_status pare_repository_choose(pare_repository *r, pare_ctx *ctx, pare_serve
     entry *e = find(r, name);
     if (e && e->shares.count)
         number = id ? pare_shares_of(&e->shares, id) : pare_shares_next(&e->shares);
-    pare_served *found = number ? ready_of(e, number) : NULL;
+    pare_served *found = number ? ready_of(r, e, number) : NULL;
     if (found) pare_served_keep(found);
     (void)pthread_mutex_unlock(&r->lock);
     *out = found; /* else it was unloaded meanwhile */
     return found ? PARE_OK : pare_repository_find(r, ctx, out, name, 0);
 }
 
-static json_t *version_json(const entry *e, const version *v)
+static json_t *version_json(const pare_repository *r, const entry *e, const version *v)
 {
-    char number[32];
+    char number[32], lacks[1024] = "";
+    const char *missing = v->served ? missing_of(r, v->served) : NULL;
+    if (missing) snprintf(lacks, sizeof lacks, "model '%s' is not ready", missing);
     snprintf(number, sizeof number, "%lld", (long long)v->number);
     return json_pack("{s:o, s:s, s:s, s:s}", "name", pare_json_text(e->name), "version", number,
-                     "state", is_ready(v) ? "READY" : "UNAVAILABLE", "reason", reason_of(v));
+                     "state", is_ready(v) && !missing ? "READY" : "UNAVAILABLE", "reason",
+                     missing ? lacks : reason_of(v));
 }
 
 json_t *pare_repository_index(pare_repository *r, bool ready)
@@ -464,8 +533,8 @@ json_t *pare_repository_index(pare_repository *r, bool ready)
         if (!e->count && !ready)
             json_array_append_new(list, json_pack("{s:o}", "name", pare_json_text(e->name)));
         for (size_t k = 0; k < e->count; k++)
-            if (is_ready(&e->version[k]) || !ready)
-                json_array_append_new(list, version_json(e, &e->version[k]));
+            if (!ready || ready_of(r, e, e->version[k].number))
+                json_array_append_new(list, version_json(r, e, &e->version[k]));
     }
     (void)pthread_mutex_unlock(&r->lock);
     return list;
@@ -479,7 +548,7 @@ json_t *pare_repository_versions(pare_repository *r, const char *name)
     const entry *e = find(r, name);
     for (size_t k = 0; e && k < e->count; k++) {
         snprintf(number, sizeof number, "%lld", (long long)e->version[k].number);
-        if (is_ready(&e->version[k])) json_array_append_new(list, json_string(number));
+        if (ready_of(r, e, e->version[k].number)) json_array_append_new(list, json_string(number));
     }
     (void)pthread_mutex_unlock(&r->lock);
     return list;

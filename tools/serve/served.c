@@ -156,7 +156,8 @@ static void forget_texts(pare_serve_config *c)
     c->file = NULL;
     c->preprocess = (pare_preprocess_config){0};
     c->input = c->output = NULL;
-    c->input_count = c->output_count = 0;
+    c->step = NULL;
+    c->input_count = c->output_count = c->step_count = 0;
 }
 
 static pare_status fill(pare_served *s)
@@ -165,6 +166,11 @@ static pare_status fill(pare_served *s)
     o->path = pare_arena_strdup(&s->arena, o->path);
     o->name = s->name = pare_arena_strdup(&s->arena, o->name);
     if (!o->path || !s->name) return PARE_MEMORY;
+    if (o->config.step_count) {
+        PARE_TRY(pare_ensemble_fill(s));
+        forget_texts(&o->config);
+        return PARE_OK;
+    }
     PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
     PARE_TRY(read_ports(s));
     PARE_TRY(check_samples(s));

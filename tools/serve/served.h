@@ -32,6 +32,12 @@ typedef struct pare_served_options {
     pare_gpus *gpus;            /* NULL: the CPU alone */
     struct pare_shadow *shadow; /* that its requests are compared by; NULL: none */
     bool is_background;         /* it computes with what others leave of the processor */
+    /* For an ensemble, a reference to a model that is ready; version 0: the highest. `member` asks
+       while the ensemble is opened, and may load the model. */
+    pare_status (*find)(void *user, pare_ctx *ctx, pare_served **out, const char *name,
+                        int64_t version);
+    pare_status (*member)(void *user, pare_ctx *ctx, pare_served **out, const char *name,
+                          int64_t version);
     /* The last reference is gone: the model can be closed, but not by this thread. */
     void (*idle)(void *user, pare_served *served);
     void *user;
@@ -62,7 +68,8 @@ struct pare_served {
     int input_count, output_count;
     bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
     pare_preprocess *preprocess; /* NULL: no input takes pictures */
-    pare_site *site;             /* (site_count) of one kind: results do not depend on it */
+    pare_ensemble *ensemble; /* NULL: it has a model of its own; else no model, sites, instances */
+    pare_site *site;         /* (site_count) of one kind: results do not depend on it */
     int site_count;
     int lost;          /* sites; changed atomically */
     char reason[2048]; /* why, once all are lost */

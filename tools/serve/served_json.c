@@ -30,7 +30,7 @@ static json_t *metadata_list(const pare_port *ports, int count)
 json_t *pare_served_metadata(const pare_served *s, json_t *versions)
 {
     return json_pack("{s:o, s:o, s:s, s:o, s:o}", "name", pare_json_text(s->name), "versions",
-                     versions, "platform", "pare_onnx", "inputs",
+                     versions, "platform", s->ensemble ? "ensemble" : "pare_onnx", "inputs",
                      metadata_list(s->input, s->input_count), "outputs",
                      metadata_list(s->output, s->output_count));
 }
@@ -108,8 +108,20 @@ static json_t *parameters_json(const pare_served *s)
     return parameters;
 }
 
+static json_t *ensemble_config(const pare_served *s)
+{
+    const pare_serve_config *c = &s->options.config;
+    const int skip = c->max_batch > 0;
+    return json_pack("{s:o, s:s, s:o, s:I, s:o, s:o, s:o}", "name", pare_json_text(s->name),
+                     "platform", "ensemble", "version_policy", policy_json(c), "max_batch_size",
+                     (json_int_t)c->max_batch, "input", config_list(s->input, s->input_count, skip),
+                     "output", config_list(s->output, s->output_count, skip), "ensemble_scheduling",
+                     pare_ensemble_json(s->ensemble));
+}
+
 json_t *pare_served_config(const pare_served *s)
 {
+    if (s->ensemble) return ensemble_config(s);
     const pare_serve_config *c = &s->options.config;
     const int skip = c->max_batch > 0;
     const char *slash = strrchr(s->options.path, '/');

@@ -105,13 +105,6 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     return PARE_OK;
 }
 
-static pare_status put_shared(void *user, int i, const void *data, size_t bytes)
-{
-    const pare_infer_job *job = user;
-    return pare_region_write(job->target[i], &job->x->ctx, data, job->wanted[i].place.offset,
-                             bytes);
-}
-
 /* The request's reply, or its failure in its context. */
 static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_runner *runner,
                           int64_t from)
@@ -126,17 +119,7 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
         x->reply.code = PARE_HTTP_OK;
         return pare_shadowed_compare(job->shadowed, job, output);
     }
-    const pare_infer_result result = {.model = run->served->name,
-                                      .id = job->request.id,
-                                      .version = run->served->options.version,
-                                      .output = output,
-                                      .wanted = job->wanted,
-                                      .count = job->wanted_count,
-                                      .batched = run->served->options.config.max_batch > 0,
-                                      .put = put_shared,
-                                      .user = job};
-    PARE_TRY(x->form->write(x, &result));
-    x->reply.code = PARE_HTTP_OK;
+    PARE_TRY(pare_infer_job_answer(job, output));
     pare_shadow *shadow = run->served->options.shadow;
     if (shadow) job->copy = pare_shadowed_new(shadow, job, output);
     return PARE_OK;
@@ -400,6 +383,10 @@ void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x
         pare_served_stats_failure(&s->stats, 0);
         pare_exchange_fail(x, pare_reply_code(st));
         pare_served_release(s);
+        return;
+    }
+    if (s->ensemble) {
+        pare_ensemble_run(job);
         return;
     }
     if (pare_batcher_push(s->batcher, &job->job, &wait)) return; /* and by now it may be answered */

@@ -97,9 +97,10 @@ pare_status pare_preprocess_parse(pare_arena *arena, pare_preprocess_config *out
     const parser p = {arena, what, text, out};
     *out = (pare_preprocess_config){
         .text = pare_arena_strdup(arena, text),
-        .picture = {.resize = 256, .crop = 224, .pixels = MOST_PIXELS},
         .std = {1, 1, 1},
     };
+    pare_picture_options_init(&out->picture);
+    out->picture.pixels = MOST_PIXELS;
     char *at = pare_arena_strdup(arena, text);
     if (!at || !out->text) return PARE_MEMORY;
     for (char *rest; at; at = rest) {
