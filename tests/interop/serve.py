@@ -284,9 +284,9 @@ def together(server, samples, threads, model='mlp'):
     return results
 
 
-def batching(folder):
-    samples = [rng.standard_normal((1 + i % 3, 1, 28, 28)).astype(np.float32) for i in range(240)]
-    for net in 'mlp', 'cnn', 'vit':
+def batching(nets, count):
+    samples = [rng.standard_normal((1 + i % 3, 1, 28, 28)).astype(np.float32) for i in range(count)]
+    for net in nets:
         alone = Server(ZOO / f'{net}.onnx', '--max-batch', 3, '--instances', 1)
         single = together(alone, samples, 1, net)
         stats = alone.client().get_inference_statistics(net)['model_stats'][0]
@@ -470,19 +470,24 @@ def drain():
               f'exit {status}, {counts} answered, {broken[:2]}')
 
 
-with tempfile.TemporaryDirectory() as made:
-    make_repository(made)
-    main = Server(made)
-    endpoints(main)
-    tensors(main)
-    accepting(main)
-    wrong(main)
-    mixing(main)
-    loading(main, made)
-    check('end', main.stop() == 0, main.process.stderr.read())
-    shared_memory()
-    shared_strings(made)
-    batching(made)
-    limits(made)
-    drain()
-finish()
+def main():
+    with tempfile.TemporaryDirectory() as made:
+        make_repository(made)
+        server = Server(made)
+        endpoints(server)
+        tensors(server)
+        accepting(server)
+        wrong(server)
+        mixing(server)
+        loading(server, made)
+        check('end', server.stop() == 0, server.process.stderr.read())
+        shared_memory()
+        shared_strings(made)
+        batching(('mlp', 'cnn', 'vit'), 240)
+        limits(made)
+        drain()
+    finish()
+
+
+if __name__ == '__main__':
+    main()

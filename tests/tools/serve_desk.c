@@ -82,7 +82,8 @@ void desk_open_with(desk *d, const pare_repository_options *options)
 
 void desk_open(desk *d, const char *const *paths, int count, const pare_serve_config *config)
 {
-    const pare_repository_options options = {.path = paths, .count = count, .config = *config};
+    const pare_repository_options options = {
+        .path = paths, .count = count, .config = *config, .gpus = d->gpus};
     desk_open_with(d, &options);
 }
 

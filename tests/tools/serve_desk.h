@@ -18,6 +18,7 @@ typedef struct ask {
 typedef struct desk {
     pare_ctx ctx;
     pare_api api;
+    pare_gpus *gpus; /* of desk_open; NULL: the CPU alone */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     char folder[64];

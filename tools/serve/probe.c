@@ -14,7 +14,7 @@ static const int64_t lengths[] = {1, 32, 224};
 
 typedef struct probe {
     pare_served *served;
-    pare_place *place;
+    pare_site *site;
     pare_ctx ctx; /* of what may fail */
     int64_t rows, few_rows;
     int64_t length;           /* of free axes */
@@ -34,21 +34,21 @@ static pare_status plan(probe *p, pare_planned **out, int64_t rows)
             if (shapes[i].shape.dim[d] < 0) shapes[i].shape.dim[d] = p->length;
         if (s->options.config.max_batch) shapes[i].shape.dim[0] = rows;
     }
-    pare_status st = pare_plans_get(p->place->plans, &p->ctx, out, shapes, s->input_count);
+    pare_status st = pare_plans_get(p->site->plans, &p->ctx, out, shapes, s->input_count);
     pare_free(shapes);
     return st;
 }
 
 static void put_few(probe *p)
 {
-    if (p->few) pare_plans_put(p->place->plans, p->few);
+    if (p->few) pare_plans_put(p->site->plans, p->few);
     p->few = NULL;
 }
 
 static void put(probe *p)
 {
     put_few(p);
-    if (p->many) pare_plans_put(p->place->plans, p->many);
+    if (p->many) pare_plans_put(p->site->plans, p->many);
     p->many = NULL;
 }
 
@@ -221,16 +221,16 @@ static pare_status compare(probe *p, bool *same, char *why, size_t size)
         return PARE_OK;
     }
     PARE_TRY(compare_few(p, same, why, size));
-    return p->place->gpu && *same ? compare_sizes(p, same, why, size) : PARE_OK;
+    return p->site->gpu && *same ? compare_sizes(p, same, why, size) : PARE_OK;
 }
 
 /* Not every model runs on made-up inputs: only memory that is out, what has no kernel and a GPU
    that fails are failures. */
-pare_status pare_served_probe(pare_served *served, pare_place *place, bool *same, char *why,
+pare_status pare_served_probe(pare_served *served, pare_site *site, bool *same, char *why,
                               size_t size)
 {
     const int64_t most = served->options.config.max_batch;
-    probe p = {.served = served, .place = place, .rows = most > 1 ? most : 1, .few_rows = 1};
+    probe p = {.served = served, .site = site, .rows = most > 1 ? most : 1, .few_rows = 1};
     *same = false;
     pare_ctx_child(&p.ctx, &served->ctx);
     pare_status st = make_plans(&p);

@@ -111,19 +111,19 @@ static pare_status try_samples(pare_served *s)
     char why[1024] = "";
     pare_serve_config *c = &s->options.config;
     s->fills_up = true;
-    for (int i = 0; i < s->place_count && s->fills_up; i++)
-        PARE_TRY(pare_served_probe(s, &s->place[i], &s->fills_up, why, sizeof why));
+    for (int i = 0; i < s->site_count && s->fills_up; i++)
+        PARE_TRY(pare_served_probe(s, &s->site[i], &s->fills_up, why, sizeof why));
     if (s->fills_up || !c->merge) return PARE_OK;
     pare_log(&s->ctx, PARE_LOG_WARNING, "%s: requests are not batched: %s", s->options.path, why);
     c->merge = false;
     return PARE_OK;
 }
 
-static pare_status start_place(pare_served *s, pare_place *place)
+static pare_status start_site(pare_served *s, pare_site *site)
 {
-    for (int i = 0; i < place->instances; i++, s->running++) {
+    for (int i = 0; i < site->instances; i++, s->running++) {
         pare_instance *one = &s->instance[s->running];
-        *one = (pare_instance){.served = s, .place = place, .index = i};
+        *one = (pare_instance){.served = s, .site = site, .index = i};
         if (pthread_create(&one->thread, NULL, pare_instance_main, one))
             return PARE_FAIL(&s->ctx, MEMORY, "%s: no thread for instance %d", s->options.path,
                              s->running);
@@ -146,7 +146,7 @@ static pare_status start(pare_served *s)
     PARE_TRY(pare_batcher_new(&s->ctx, &s->batcher, &queue));
     s->instance = pare_arena_alloc(&s->arena, (size_t)c->instances, sizeof *s->instance);
     if (!s->instance) return PARE_MEMORY;
-    for (int i = 0; i < s->place_count; i++) PARE_TRY(start_place(s, &s->place[i]));
+    for (int i = 0; i < s->site_count; i++) PARE_TRY(start_site(s, &s->site[i]));
     return PARE_OK;
 }
 
@@ -174,7 +174,7 @@ static pare_status fill(pare_served *s)
     PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
     PARE_TRY(read_ports(s));
     PARE_TRY(check_samples(s));
-    PARE_TRY(pare_places_open(s));
+    PARE_TRY(pare_sites_open(s));
     PARE_TRY(try_samples(s));
     PARE_TRY(pare_preprocess_bind(s)); /* from here on the inputs are what clients see */
     PARE_TRY(check_tensors(s));
@@ -207,7 +207,7 @@ void pare_served_close(pare_served *s)
     if (s->batcher) pare_batcher_close(s->batcher);
     for (int i = 0; i < s->running; i++) (void)pthread_join(s->instance[i].thread, NULL);
     pare_batcher_free(s->batcher);
-    pare_places_close(s);
+    pare_sites_close(s);
     pare_model_free(s->model);
     pare_served_stats_free(&s->stats);
     pare_arena_free(&s->arena);

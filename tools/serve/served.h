@@ -44,17 +44,17 @@ typedef struct pare_served_options {
 } pare_served_options;
 
 /* A processor that computes the model. */
-typedef struct pare_place {
+typedef struct pare_site {
     pare_gpu *gpu; /* NULL: the CPU */
     pare_plans *plans;
     int64_t instances; /* runs side by side */
     bool is_lost;      /* its GPU failed and works no more; changed atomically */
-} pare_place;
+} pare_site;
 
 typedef struct pare_instance {
     pare_served *served;
-    pare_place *place;
-    int index; /* of those of the place */
+    pare_site *site;
+    int index; /* of those of the site */
     pthread_t thread;
 } pare_instance;
 
@@ -68,10 +68,10 @@ struct pare_served {
     int input_count, output_count;
     bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
     pare_preprocess *preprocess; /* NULL: no input takes pictures */
-    pare_ensemble *ensemble; /* NULL: it has a model of its own; else no model, places, instances */
-    pare_place *place;       /* (place_count) of one kind: results do not depend on it */
-    int place_count;
-    int lost;          /* places; changed atomically */
+    pare_ensemble *ensemble; /* NULL: it has a model of its own; else no model, sites, instances */
+    pare_site *site;         /* (site_count) of one kind: results do not depend on it */
+    int site_count;
+    int lost;          /* sites; changed atomically */
     char reason[2048]; /* why, once all are lost */
     bool is_lost;      /* and `reason` is there; changed atomically */
     pare_batcher *batcher;
@@ -110,20 +110,20 @@ const char *pare_served_reason(const pare_served *served);
 /* served_run.c: what an instance's thread does. */
 void *pare_instance_main(void *instance);
 
-/* places.c: chooses processors by the model's configuration, with plans for each. PARE_DEVICE,
+/* sites.c: chooses processors by the model's configuration, with plans for each. PARE_DEVICE,
    PARE_UNSUPPORTED: there is no such GPU, or they differ. */
-PARE_NODISCARD pare_status pare_places_open(pare_served *served);
-void pare_places_close(pare_served *served);
-/* A run failed on the place's GPU, with this message, and its plan was dropped: makes it anew for
-   the next requests or, where the GPU fails again, gives the place up. */
-void pare_place_recover(pare_served *served, pare_place *place, const pare_input_shape *shapes,
-                        int count, const char *message);
+PARE_NODISCARD pare_status pare_sites_open(pare_served *served);
+void pare_sites_close(pare_served *served);
+/* A run failed on the site's GPU, with this message, and its plan was dropped: makes it anew for
+   the next requests or, where the GPU fails again, gives the site up. */
+void pare_site_recover(pare_served *served, pare_site *site, const pare_input_shape *shapes,
+                       int count, const char *message);
 /* Is it given up, while others go on? */
-bool pare_place_is_left(const pare_served *served, const pare_place *place);
+bool pare_site_is_left(const pare_served *served, const pare_site *site);
 
 /* probe.c: runs the model on made-up samples alone and beside others; *same: every output has a row
    for each sample, with the same bytes. Where it is not, or nothing could be run, `why` says so.
    Fills in types and ranks of outputs that the file does not give. */
-PARE_NODISCARD pare_status pare_served_probe(pare_served *served, pare_place *place, bool *same,
+PARE_NODISCARD pare_status pare_served_probe(pare_served *served, pare_site *site, bool *same,
                                              char *why, size_t size);
 #endif

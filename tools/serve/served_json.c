@@ -82,8 +82,8 @@ static json_t *batching_json(const pare_serve_config *c)
 static json_t *instances_json(const pare_served *s)
 {
     json_t *list = json_array();
-    for (int i = 0; i < s->place_count; i++) {
-        const pare_place *p = &s->place[i];
+    for (int i = 0; i < s->site_count; i++) {
+        const pare_site *p = &s->site[i];
         json_t *group =
             json_pack("{s:o, s:s, s:I}", "name", pare_json_text(s->name), "kind",
                       p->gpu ? "KIND_GPU" : "KIND_CPU", "count", (json_int_t)p->instances);

@@ -13,7 +13,7 @@
 /* One run: some requests, one after the other along the first axis. */
 typedef struct batch_run {
     pare_served *served;
-    pare_place *place;
+    pare_site *site;
     pare_infer_job *first; /* linked by job.next */
     int64_t rows, filled;  /* samples, and those with what fills the plan's batch up */
     double mark[4];        /* begun, inputs there, outputs there, replies made */
@@ -31,7 +31,7 @@ static pare_infer_job *next_of(const pare_infer_job *job)
    GPU copies by itself. */
 static bool is_direct(const batch_run *run, const pare_infer_tensor *t)
 {
-    return !run->place->gpu && t->data && !run->first->job.next && run->rows == run->filled &&
+    return !run->site->gpu && t->data && !run->first->job.next && run->rows == run->filled &&
            !((uintptr_t)t->data & 63);
 }
 
@@ -165,7 +165,7 @@ static pare_input_shape *shapes_of(const batch_run *run)
 static pare_status run_plan(batch_run *run, const pare_input_shape *shapes, int instance)
 {
     pare_planned *planned;
-    pare_plans *plans = run->place->plans;
+    pare_plans *plans = run->site->plans;
     pare_ctx *ctx = &run->first->x->ctx;
     const pare_batch_work work = {.load = load, .take = take, .user = run};
     PARE_TRY(pare_plans_get(plans, ctx, &planned, shapes, run->served->input_count));
@@ -186,8 +186,8 @@ static pare_status run_once(batch_run *run, int instance)
     if (!shapes) return PARE_MEMORY;
     const pare_status st = run_plan(run, shapes, instance);
     if (st == PARE_DEVICE)
-        pare_place_recover(run->served, run->place, shapes, run->served->input_count,
-                           run->first->x->ctx.message);
+        pare_site_recover(run->served, run->site, shapes, run->served->input_count,
+                          run->first->x->ctx.message);
     return st;
 }
 
@@ -266,7 +266,7 @@ static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t ro
 {
     char message[sizeof first->x->ctx.message];
     batch_run run = {.served = instance->served,
-                     .place = instance->place,
+                     .site = instance->site,
                      .first = first,
                      .rows = rows,
                      .mark = {pare_seconds()}};
@@ -335,11 +335,11 @@ void *pare_instance_main(void *user)
     pare_jobs batch;
     if (s->options.is_background) /* of Linux, a thread's; lowering it cannot fail */
         (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
-    while (!pare_place_is_left(s, instance->place) && pare_batcher_take(s->batcher, &batch)) {
+    while (!pare_site_is_left(s, instance->site) && pare_batcher_take(s->batcher, &batch)) {
         part_gone(&batch);
         refuse_late(batch.late);
         pare_infer_job *first = (pare_infer_job *)(void *)batch.jobs;
-        if (first && __atomic_load_n(&instance->place->is_lost, __ATOMIC_ACQUIRE))
+        if (first && __atomic_load_n(&instance->site->is_lost, __ATOMIC_ACQUIRE))
             fail_all(first, PARE_HTTP_UNAVAILABLE, "its GPU has failed");
         else if (first)
             run_batch(instance, first, batch.rows);

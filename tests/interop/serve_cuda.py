@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serve.py's clients and a server on the emulated GPU: tensors of every type, batches byte for byte, in FP32 and INT8,
+loading and SIGTERM under load, and where config.pbtxt says that a model is computed."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+
+import serve
+import _serve  # after serve, which skips where the client library is missing
+from _lib import ROOT, ZOO, check, finish, report
+
+EMULATED = ROOT / 'build' / 'tests' / 'simt' / 'pare_emulated'
+if not EMULATED.exists():
+    report('SKIP', 'serve_cuda', f'{EMULATED} is not built')
+    sys.exit(0)
+_serve.PARE = str(EMULATED)
+
+
+def place(client, model):
+    return client.get_model_config(model)['instance_group']
+
+
+def placing(folder):
+    """The CPU for one model, the GPU for another, and what does not go."""
+    for name, text in ('on_cpu', 'instance_group { kind: KIND_CPU count: 3 }'), ('on_gpu', 'instance_group { gpus: 0 }'):
+        os.makedirs(os.path.join(folder, name, '1'))
+        shutil.copy(ZOO / 'mlp.onnx', os.path.join(folder, name, '1', 'model.onnx'))
+        with open(os.path.join(folder, name, 'config.pbtxt'), 'w') as file:
+            file.write(text)
+    for device in 'cuda', 'cpu':
+        server = serve.Server(folder, '--device', device, '--max-batch', 4)
+        client = server.client()
+        check(f'{device}_on_cpu', place(client, 'on_cpu') == [{'name': 'on_cpu', 'kind': 'KIND_CPU', 'count': 3}],
+              place(client, 'on_cpu'))
+        check(f'{device}_on_gpu', place(client, 'on_gpu') == [{'name': 'on_gpu', 'kind': 'KIND_GPU', 'count': 1,
+                                                               'gpus': [0]}], place(client, 'on_gpu'))
+        x = serve.rng.standard_normal((2, 1, 28, 28)).astype(np.float32)
+        got = [serve.infer(client, name, {'input': x}).as_numpy('logits') for name in ('on_cpu', 'on_gpu')]
+        check(f'{device}_agrees', np.allclose(*got, rtol=1e-4, atol=1e-4), np.abs(got[0] - got[1]).max())
+        with open(os.path.join(folder, 'on_gpu', 'config.pbtxt'), 'w') as file:
+            file.write('instance_group [ { gpus: 0 }, { kind: KIND_CPU } ]')
+        serve.refuses(f'{device}_both', 'KIND_CPU and KIND_GPU together', lambda: client.load_model('on_gpu'))
+        with open(os.path.join(folder, 'on_gpu', 'config.pbtxt'), 'w') as file:
+            file.write('instance_group { gpus: 0 }')
+        check(f'{device}_end', server.stop() == 0, server.process.stderr.read())
+
+
+def int8(folder):
+    """A quantized net: integers are byte for byte those of the CPU."""
+    path = os.path.join(folder, 'int8.onnx')
+    samples = serve.rng.standard_normal((64, 1, 28, 28)).astype(np.float32)
+    with h5py.File(os.path.join(folder, 'samples.h5'), 'w') as file:
+        file['input'] = samples
+    done = subprocess.run([EMULATED, 'quantize', ZOO / 'mlp.onnx', '--data', os.path.join(folder, 'samples.h5'),
+                           '--device', 'cpu', '-q', '-o', path], capture_output=True, text=True)
+    if not check('int8_made', done.returncode == 0, done.stderr):
+        return
+    results = {}
+    for device in 'cpu', 'cuda':
+        server = serve.Server(path, '--device', device, '--max-batch', 8, '--max-delay', 2000)
+        results[device] = serve.together(server, [x[None] for x in samples], 4, 'int8')
+        check(f'int8_{device}_end', server.stop() == 0, server.process.stderr.read())
+    check('int8_same_bytes', results['cpu'] == results['cuda'])
+
+
+with tempfile.TemporaryDirectory() as made:
+    serve.make_repository(made)
+    main = serve.Server(made)
+    serve.endpoints(main)
+    serve.tensors(main)
+    serve.mixing(main)
+    serve.loading(main, made)
+    check('end', main.stop() == 0, main.process.stderr.read())
+serve.shared_memory()
+serve.batching(('mlp', 'cnn'), 60)
+serve.drain()
+with tempfile.TemporaryDirectory() as made:
+    placing(made)
+with tempfile.TemporaryDirectory() as made:
+    int8(made)
+finish()
