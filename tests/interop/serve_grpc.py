@@ -441,6 +441,26 @@ def drain():
         client.close()
 
 
+def slow_reader(folder):
+    """A client that does not read its replies does not hold up the end for ever."""
+    server = Server(folder)
+    request = pb.ModelInferRequest(model_name='two', raw_input_contents=[bytes(4000000)] * 2)
+    for name in 'ab':
+        request.inputs.add(name=name, datatype='FP32', shape=[1, 1000000])
+    with grpc.insecure_channel(server.grpc) as channel:
+        path = '/inference.GRPCInferenceService/ModelStreamInfer'
+        unread = channel.stream_stream(path)(iter([request.SerializeToString()] * 20))
+        answered = 0
+        for _ in range(500):
+            answered = server.client().get_inference_statistics('two').model_stats[0].inference_stats.success.count
+            if answered == 20:
+                break
+            time.sleep(0.05)
+        check('slow_reader', answered == 20 and server.stop() == 0,
+              f'{answered} {server.process.returncode}')
+        unread.cancel()
+
+
 with tempfile.TemporaryDirectory() as made_:
     repository = os.path.join(made_, 'models')
     os.mkdir(repository)
@@ -458,4 +478,5 @@ with tempfile.TemporaryDirectory() as made_:
     limits()
     secrets(made_)
     drain()
+    slow_reader(repository)
 finish()

@@ -64,7 +64,8 @@ static void start_batch(call *c, const grpc_op *ops, size_t count, pare_grpc_eve
 
 static void release(call *c)
 {
-    const pare_grpc_library *lib = &c->grpc->lib;
+    pare_grpc *grpc = c->grpc;
+    const pare_grpc_library *lib = &grpc->lib;
     if (atomic_fetch_sub(&c->references, 1) > 1) return;
     if (c->received) lib->grpc_byte_buffer_destroy(c->received);
     if (c->call) lib->grpc_call_unref(c->call);
@@ -73,6 +74,7 @@ static void release(call *c)
     (void)pthread_mutex_destroy(&c->lock);
     free(c->authorization);
     free(c);
+    atomic_fetch_sub(&grpc->calls, 1);
 }
 
 static void on_over(void *user, bool ok)
@@ -173,6 +175,7 @@ static void on_done(pare_exchange *x)
     pare_grpc *grpc = m->call->grpc;
     const int code = pare_grpc_request_finish(&m->q);
     atomic_fetch_add(&grpc->sending, 1);
+    atomic_fetch_add(&grpc->unsent, 1);
     pare_exchange_drop_body(x);
     if (m->received) grpc->lib.grpc_byte_buffer_destroy(m->received);
     m->received = NULL;
@@ -182,7 +185,8 @@ static void on_done(pare_exchange *x)
         send_in_turn(m);
     else
         send_last(m, code);
-    atomic_fetch_sub(&grpc->sending, 1); /* by now the message may be gone */
+    atomic_fetch_sub(&grpc->answering, 1); /* by now the message may be gone */
+    atomic_fetch_sub(&grpc->sending, 1);
 }
 
 /* --- messages --- */
@@ -222,7 +226,7 @@ static void on_sent(void *user, bool ok)
         go_on(c);
         (void)pthread_mutex_unlock(&c->lock);
     }
-    atomic_fetch_sub(&c->grpc->answering, 1);
+    atomic_fetch_sub(&c->grpc->unsent, 1);
     message_free(m);
     release(c); /* of the batch that sent it */
     release(c); /* of the message */
@@ -400,6 +404,7 @@ void pare_grpc_expect_call(pare_grpc *grpc)
 {
     call *c = calloc(1, sizeof *c);
     if (!c) return;
+    atomic_fetch_add(&grpc->calls, 1);
     c->grpc = grpc;
     c->last = &c->first;
     c->arrives = (pare_grpc_event){on_arrived, c};

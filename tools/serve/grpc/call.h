@@ -27,7 +27,9 @@ struct pare_grpc {
     bool is_running; /* the thread */
     int port;
     atomic_bool closed;   /* requests are refused */
-    atomic_int answering; /* messages whose reply was not sent yet */
+    atomic_int calls;     /* that are there, and the one that is waited for */
+    atomic_int answering; /* messages whose reply was not made yet */
+    atomic_int unsent;    /* replies that were not sent yet */
     atomic_uint seen;     /* messages so far */
     atomic_int sending;   /* threads that hand a reply over */
     atomic_bool ended;    /* the server has no calls any more */

@@ -3,6 +3,7 @@
 
 #ifdef PARE_GRPC
 
+#include "runtime/base/clock.h"
 #include "tools/serve/grpc/call.h"
 #include "tools/serve/listen.h"
 
@@ -14,10 +15,12 @@
 enum {
     MOST_CALLS = 1024, /* of a connection at a time */
     IDLE_MS = 600000,  /* a connection without calls is closed */
-    SPARE = 64 << 20,  /* bytes of the library's own, over those of messages */
-    QUIET_MS = 300,    /* draining ends when no request came for so long */
-    BUSY_MS = 5000     /* or after so long, where they do not cease */
+    SPARE = 64 << 20   /* bytes of the library's own, over those of messages */
 };
+
+/* Seconds. Draining ends when no request came for QUIET, or after BUSY where they do not cease; a
+   reply that is still sent SLOW after the last was made is lost. */
+static const double QUIET = 0.3, BUSY = 5, SLOW = 30;
 
 static void *grpc_main(void *user)
 {
@@ -149,23 +152,29 @@ static void sleep_ms(int ms)
     nanosleep(&time, NULL);
 }
 
-/* Waits until all are answered, and none has come for a while. */
+/* Waits until all are answered, and none has come for a while. Replies that are only sent are
+   waited for as long as a client may be slow. */
 static void await_quiet(pare_grpc *grpc)
 {
-    enum { STEP_MS = 5 };
+    const double start = pare_seconds();
+    double made = start, busy = start; /* when a reply was being made, or anything done, last */
     unsigned seen = atomic_load(&grpc->seen);
-    for (int quiet = 0, all = 0; quiet < QUIET_MS; all += STEP_MS) {
-        sleep_ms(STEP_MS);
+    for (double now = start; now < busy + QUIET; now = pare_seconds()) {
         const bool answers = atomic_load(&grpc->answering) > 0;
-        const bool comes = atomic_load(&grpc->seen) != seen && all < BUSY_MS;
+        const bool comes = atomic_load(&grpc->seen) != seen && now < start + BUSY;
+        if (answers) made = now;
+        const bool sends = atomic_load(&grpc->unsent) > 0 && now < made + SLOW;
+        if (answers || comes || sends) busy = now;
         seen = atomic_load(&grpc->seen);
-        quiet = answers || comes ? 0 : quiet + STEP_MS;
+        sleep_ms(5);
     }
 }
 
-static bool await_end(pare_grpc *grpc, int ms)
+/* False: it has not ended after a while. */
+static bool await_end(pare_grpc *grpc)
 {
-    for (; ms > 0 && !atomic_load(&grpc->ended); ms--) sleep_ms(1);
+    const double until = pare_seconds() + QUIET;
+    while (!atomic_load(&grpc->ended) && pare_seconds() < until) sleep_ms(1);
     return atomic_load(&grpc->ended);
 }
 
@@ -174,9 +183,9 @@ static void shut_down(pare_grpc *grpc)
 {
     grpc->lib.grpc_server_shutdown_and_notify(grpc->server, grpc->queue, &grpc->shutdown);
     while (atomic_load(&grpc->answering)) sleep_ms(1);
-    if (await_end(grpc, QUIET_MS)) return;
-    grpc->lib.grpc_server_cancel_all_calls(grpc->server);
-    while (!await_end(grpc, QUIET_MS)) continue;
+    if (!await_end(grpc)) grpc->lib.grpc_server_cancel_all_calls(grpc->server);
+    while (!await_end(grpc)) continue;
+    while (atomic_load(&grpc->calls)) sleep_ms(1); /* what they wait for comes by the queue */
 }
 
 void pare_grpc_drain(pare_grpc *grpc)
