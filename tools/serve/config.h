@@ -6,6 +6,7 @@
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/batcher.h"
+#include "tools/serve/sequence_config.h"
 #include "tools/serve/shares.h"
 
 /* An input or output that config.pbtxt names. */
@@ -34,7 +35,8 @@ typedef struct pare_serve_config {
     int specific_count;
     bool has_policy;    /* version_policy is given; else versions with a weight are served */
     pare_shares shares; /* of requests that name no version; none: the highest has all */
-    const char *file;   /* of a version's folder */
+    pare_sequence_config sequences;
+    const char *file; /* of a version's folder */
     pare_config_tensor *input, *output;
     int input_count, output_count;
 } pare_serve_config;
@@ -53,4 +55,6 @@ PARE_NODISCARD pare_status pare_serve_config_parse(pare_arena *arena, pare_serve
                                                    const char *name);
 /* "TYPE_FP32"; text: at least 16 characters. */
 const char *pare_config_type_name(pare_dtype dtype, char *text, size_t size);
+/* The other way; PARE_NOTYPE: there is no such word. */
+pare_dtype pare_config_type_find(const char *name);
 #endif

@@ -8,6 +8,8 @@
 
 typedef struct pare_shadowed pare_shadowed; /* of shadow.h */
 
+typedef struct pare_sequence pare_sequence; /* of sequences.h */
+
 typedef struct pare_infer_job {
     pare_job job; /* first: the queue knows only this */
     pare_served *served;
@@ -15,10 +17,13 @@ typedef struct pare_infer_job {
     pare_infer_request request;
     const pare_infer_tensor **input; /* (input_count) in the model's order */
     pare_infer_wanted *wanted;       /* (wanted_count) outputs to send */
-    int *output;                     /* (wanted_count) which of the model's they are */
+    int *output;                     /* (wanted_count) which of the model's they are; behind
+                                        these, as in wanted, the states of its sequence */
     int wanted_count;
     pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
     double seconds[PARE_STAGES];    /* it took, once they are known */
+    pare_sequence *sequence;        /* NULL: none */
+    struct pare_infer_job *behind;  /* waits in the same sequence */
     pare_shadowed *copy;     /* for the model that shadows this one; NULL: it is not compared */
     pare_shadowed *shadowed; /* of which this is the run, without a reply; NULL: it is a request */
 } pare_infer_job;

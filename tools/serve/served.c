@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/infer_job.h"
+#include "tools/serve/sequences.h"
 
 #include "formats/json.h"
 #include "formats/onnx.h"
@@ -15,7 +15,7 @@ static pare_status ports_make(pare_served *s, pare_port **out, pare_value *const
     if (!*out) return PARE_MEMORY;
     for (int i = 0; i < count; i++) {
         const pare_value *v = values[i];
-        (*out)[i] = (pare_port){v->name, v->dtype, v->shape};
+        (*out)[i] = (pare_port){.name = v->name, .dtype = v->dtype, .shape = v->shape};
         if (v->dtype == PARE_NOTYPE || pare_infer_type_name(v->dtype)) continue;
         return PARE_FAIL(&s->ctx, UNSUPPORTED,
                          "%s: tensor '%s' is of type %s, which the protocol has not",
@@ -114,7 +114,7 @@ static pare_status start(pare_served *s)
     const pare_serve_config *c = &s->options.config;
     pare_batcher_options queue = {.rows = c->max_batch ? c->max_batch : 1,
                                   .merge = c->merge,
-                                  .limit = c->queue ? c->queue : INT64_MAX,
+                                  .limit = c->queue && !s->sequences ? c->queue : INT64_MAX,
                                   .delay = c->merge ? 1e-6 * (double)c->delay : 0,
                                   .preferred_count = c->preferred_count,
                                   .alike = pare_infer_job_alike};
@@ -141,6 +141,8 @@ static pare_status fill(pare_served *s)
     PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
     PARE_TRY(read_ports(s));
     PARE_TRY(check_config(s));
+    PARE_TRY(pare_sequences_new(s));
+    o->config.sequences = (pare_sequence_config){0};
     o->config.file = NULL; /* these are the caller's, and checked */
     o->config.input = o->config.output = NULL;
     o->config.input_count = o->config.output_count = 0;
@@ -173,6 +175,7 @@ void pare_served_close(pare_served *s)
     if (!s) return;
     if (s->batcher) pare_batcher_close(s->batcher);
     for (int i = 0; i < s->running; i++) (void)pthread_join(s->instance[i].thread, NULL);
+    pare_sequences_free(s->sequences);
     pare_batcher_free(s->batcher);
     pare_plans_free(s->plans);
     pare_model_free(s->model);

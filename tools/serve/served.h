@@ -19,9 +19,11 @@ typedef struct pare_port {
     const char *name;
     pare_dtype dtype;
     pare_shape shape; /* rank -1: unknown; with the axis of samples */
+    bool is_own;      /* the server's: clients neither send nor get it */
 } pare_port;
 
 typedef struct pare_served pare_served;
+typedef struct pare_sequences pare_sequences;
 struct pare_shadow;
 
 typedef struct pare_served_options {
@@ -52,6 +54,7 @@ struct pare_served {
     bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
     pare_plans *plans;
     pare_batcher *batcher;
+    pare_sequences *sequences; /* NULL: requests do not belong together */
     pare_served_stats stats;
     pare_instance *instance;
     int running;       /* instances whose thread was started */

@@ -5,6 +5,7 @@
 
 #include "runtime/base/clock.h"
 #include "tools/serve/encoding.h"
+#include "tools/serve/sequences.h"
 #include "tools/serve/shadow.h"
 
 #include <string.h>
@@ -115,10 +116,11 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
                           int64_t from)
 {
     pare_exchange *x = job->x;
+    const int states = pare_sequences_state_count(run->served->sequences);
     pare_infer_tensor *output =
-        pare_arena_alloc(&x->arena, (size_t)job->wanted_count + 1, sizeof *output);
+        pare_arena_alloc(&x->arena, (size_t)(job->wanted_count + states) + 1, sizeof *output);
     if (!output) return PARE_MEMORY;
-    for (int i = 0; i < job->wanted_count; i++)
+    for (int i = 0; i < job->wanted_count + states; i++)
         PARE_TRY(slice(run, job, runner, i, from, &output[i]));
     if (job->shadowed) {
         x->reply.code = PARE_HTTP_OK;
@@ -135,6 +137,7 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
                                       .user = job};
     PARE_TRY(pare_infer_write(&x->arena, &x->reply, &result));
     PARE_TRY(pare_encoding_encode(x));
+    if (states) PARE_TRY(pare_sequences_keep(job, output + job->wanted_count));
     x->reply.code = PARE_HTTP_OK;
     pare_shadow *shadow = run->served->options.shadow;
     if (shadow) job->copy = pare_shadowed_new(shadow, job, output);
@@ -291,9 +294,16 @@ void *pare_instance_main(void *user)
 
 void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
 {
+    if (st == PARE_OK && s->sequences) {
+        st = pare_sequences_push(job);
+        if (st == PARE_OK) return; /* and by now it may be answered */
+    }
     if (st != PARE_OK) {
         pare_infer_job_release(job);
-        pare_served_stats_failure(&s->stats, 0);
+        if (x->reply.retry_after)
+            pare_served_stats_shed(&s->stats);
+        else
+            pare_served_stats_failure(&s->stats, 0);
         pare_exchange_fail(x, pare_reply_code(st));
         pare_served_release(s);
         return;
