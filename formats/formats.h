@@ -9,5 +9,6 @@
 #include "formats/json.h"
 #include "formats/npy.h"
 #include "formats/onnx.h"
+#include "formats/picture.h"
 
 #endif

@@ -94,8 +94,8 @@ python_ready() {
         why="pip: $(grep -v '^$' "$log/pip.log" | tail -1 | cut -c1-200)"
         return 1
     }
-    [ -n "${PARE_PYTHON:-}" ] || "$python" -c 'import tritonclient.http' 2>/dev/null ||
-        "$python" -m pip install -q 'tritonclient[http]' prometheus_client >>"$log/pip.log" 2>&1 || true # its test says so
+    [ -n "${PARE_PYTHON:-}" ] || "$python" -c 'import tritonclient.http, tritonclient.grpc' 2>/dev/null ||
+        "$python" -m pip install -q 'tritonclient[grpc,http]' prometheus_client >>"$log/pip.log" 2>&1 || true # its test says so
 }
 
 stage_release() {
@@ -127,6 +127,7 @@ fuzz_runs() {
     case $1 in
     fuzz_checkpoint) echo 400000 ;;
     fuzz_chunks) echo 50000 ;;
+    fuzz_grpc) echo 300000 ;;
     fuzz_onnx) echo 45000 ;;
     fuzz_ranges) echo 600 ;;
     fuzz_serve) echo 500000 ;;

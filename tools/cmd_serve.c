@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pare serve: models for those who ask over HTTP. */
+/* pare serve: models for those who ask over HTTP or gRPC. */
 #include "formats/file.h"
 #include "formats/json.h"
 #include "runtime/base/clock.h"
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
 #include "tools/serve/api.h"
+#include "tools/serve/grpc/grpc.h"
 #include "tools/serve/http.h"
 #include "tools/serve/shadow.h"
 #include "tools/text.h"
@@ -17,8 +18,9 @@
 
 typedef struct serve_options {
     pare_common common;
-    const char *host;
-    int64_t port, max_batch, max_delay, max_queue, instances, max_request, max_pending;
+    const char *host, *preprocess;
+    int64_t port, grpc_port, http_threads, max_batch, max_delay, max_queue, max_wait, instances,
+        max_request, max_pending;
     int64_t shadow_queue;
     double shadow_share;
     pare_list shadow, traffic;
@@ -30,14 +32,26 @@ typedef struct serve_options {
 static const pare_option table[] = {
     PARE_OPT_TEXT("host", "ADDRESS", host, "address to listen on (127.0.0.1: this machine alone)"),
     PARE_OPT_INT("port", "N", port, 0, 65535, "port to listen on, 0 for any that is free (8000)"),
+    PARE_OPT_INT("grpc-port", "N", grpc_port, 0, 65535,
+                 "answer gRPC, too, on this port, which Triton has at 8001; 0 for any that is "
+                 "free (no gRPC)"),
+    PARE_OPT_INT("http-threads", "N", http_threads, 1, 64,
+                 "threads that read requests and write replies (one for each 4 cores, at most 8)"),
     PARE_OPT_INT("max-batch", "N", max_batch, 0, 65536,
                  "samples that a request or a batch has at most, 0 for no batches (32)"),
     PARE_OPT_INT("max-delay", "US", max_delay, 0, 60000000,
                  "microseconds that a request waits for others to make a batch (0)"),
     PARE_OPT_INT("max-queue", "N", max_queue, 1, 1e9,
                  "requests that may wait for a model; more are refused with status 503 (1024)"),
+    PARE_OPT_INT("max-wait", "US", max_wait, 0, 60000000,
+                 "microseconds that a request may be expected to wait for its turn, by the runs of "
+                 "late; others are refused with status 503, 0 for none (0)"),
     PARE_OPT_INT("instances", "N", instances, 1, 1024,
-                 "runs of a model side by side, each by one thread (as many as --threads)"),
+                 "runs of a model side by side: on the CPU each by one thread (as many as "
+                 "--threads), on a GPU each in a stream (2)"),
+    PARE_OPT_TEXT("preprocess", "TEXT", preprocess,
+                  "models take PNG and JPEG as strings: 'resize 256, crop 224, mean 0.485 0.456 "
+                  "0.406, std 0.229 0.224 0.225'; a model's config.pbtxt says it in 'parameters'"),
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
@@ -67,6 +81,7 @@ static const pare_option table[] = {
 
 static const serve_options defaults = {.host = "127.0.0.1",
                                        .port = 8000,
+                                       .grpc_port = -1,
                                        .max_batch = 32,
                                        .max_queue = 1024,
                                        .shadow_queue = 64,
@@ -76,11 +91,14 @@ static const serve_options defaults = {.host = "127.0.0.1",
 
 /* A server at work. */
 typedef struct server {
+    pare_gpus *gpus;
     pare_repository *repository;
     pare_shadows *shadows; /* NULL: none */
     pare_regions regions;
     pare_api api;
+    size_t held; /* bytes of requests that are not answered yet */
     pare_http *http;
+    pare_grpc *grpc; /* NULL: it is not spoken */
 } server;
 
 static void handle(void *user, pare_exchange *x) { pare_api_handle(user, x); }
@@ -99,9 +117,6 @@ static void await_signal(const pare_ctx *ctx)
 static pare_status check(pare_tool *tool, const void *options)
 {
     const serve_options *o = options;
-    const char *device = o->common.device;
-    if (device && strcmp(device, "cpu") != 0 && strcmp(device, "auto") != 0)
-        return PARE_FAIL(tool->ctx, UNSUPPORTED, "--device %s: serve computes on the CPU", device);
     if (o->max_pending / 2 < o->max_request)
         return PARE_FAIL(tool->ctx, USAGE,
                          "--max-pending is less than twice --max-request, which a request may be "
@@ -124,6 +139,15 @@ static pare_status check(pare_tool *tool, const void *options)
     return PARE_OK;
 }
 
+/* What HTTP takes of a small model is as much as the model; most of a large one's time is its own.
+ */
+static int http_threads(const serve_options *o)
+{
+    const int quarter = pare_cpu_cores() / 4;
+    if (o->http_threads) return (int)o->http_threads;
+    return quarter < 1 ? 1 : quarter > 8 ? 8 : quarter;
+}
+
 /* A file's text, in the tool's arena; *out stays NULL where there is no file. */
 static pare_status read_text(pare_tool *tool, const char *path, const char **out)
 {
@@ -137,6 +161,9 @@ static pare_status read_text(pare_tool *tool, const char *path, const char **out
     return *out ? PARE_OK : PARE_MEMORY;
 }
 
+/* One run is copied in and out while the other is computed. */
+enum { GPU_INSTANCES = 2 };
+
 static pare_status open_shadows(pare_tool *tool, const serve_options *o, server *out)
 {
     const pare_shadows_options options = {.rule = o->shadow.item,
@@ -148,18 +175,54 @@ static pare_status open_shadows(pare_tool *tool, const serve_options *o, server 
 
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
 {
-    pare_repository_options options = {.path = tool->arg, .count = tool->arg_count};
+    PARE_TRY(pare_tool_open_device(tool));
+    PARE_TRY(pare_gpus_new(tool->ctx, &out->gpus, tool->device, (size_t)o->common.memory_limit));
+    pare_repository_options options = {
+        .path = tool->arg, .count = tool->arg_count, .gpus = out->gpus};
     pare_serve_config_init(&options.config);
     const int64_t threads = o->common.threads ? o->common.threads : pare_cpu_cores();
     options.config.max_batch = o->max_batch;
     options.config.delay = o->max_delay;
     options.config.queue = o->max_queue;
+    options.config.wait = o->max_wait;
     options.config.instances = o->instances ? o->instances : threads;
+    options.config.gpu_instances = o->instances ? o->instances : GPU_INSTANCES;
     options.traffic = o->traffic.item;
     options.traffic_count = o->traffic.count;
     options.shadows = out->shadows;
+    if (o->preprocess) {
+        const pare_status st = pare_preprocess_parse(&tool->arena, &options.config.preprocess,
+                                                     "--preprocess", o->preprocess);
+        if (st != PARE_OK) return st == PARE_INPUT ? PARE_USAGE : st;
+    }
     PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
     return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
+}
+
+static pare_status open_transports(pare_tool *tool, const serve_options *o, const char *certificate,
+                                   const char *key, server *out)
+{
+    const pare_http_options http = {.host = o->host,
+                                    .port = (int)o->port,
+                                    .threads = http_threads(o),
+                                    .limit = o->max_request,
+                                    .pending = o->max_pending,
+                                    .held = &out->held,
+                                    .certificate = certificate,
+                                    .key = key,
+                                    .admit = admit,
+                                    .handle = handle,
+                                    .user = &out->api};
+    const pare_grpc_options grpc = {.host = o->host,
+                                    .port = (int)o->grpc_port,
+                                    .limit = o->max_request,
+                                    .pending = o->max_pending,
+                                    .held = &out->held,
+                                    .certificate = certificate,
+                                    .key = key,
+                                    .api = &out->api};
+    PARE_TRY(pare_http_open(tool->ctx, &out->http, &http));
+    return o->grpc_port < 0 ? PARE_OK : pare_grpc_open(tool->ctx, &out->grpc, &grpc);
 }
 
 static pare_status open_server(pare_tool *tool, const serve_options *o, server *out)
@@ -173,24 +236,21 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     out->api.repository = out->repository;
     out->api.shadows = out->shadows;
     out->api.regions = o->shared_memory ? &out->regions : NULL;
-    const pare_http_options http = {.host = o->host,
-                                    .port = (int)o->port,
-                                    .limit = o->max_request,
-                                    .pending = o->max_pending,
-                                    .certificate = certificate,
-                                    .key = key,
-                                    .admit = admit,
-                                    .handle = handle,
-                                    .user = &out->api};
-    return pare_http_open(tool->ctx, &out->http, &http);
+    return open_transports(tool, o, certificate, key, out);
 }
 
 /* "http://127.0.0.1:8000", or "https"; an IPv6 address is in brackets. */
-static pare_status say_address(pare_tool *tool, const serve_options *o, const server *s)
+static void say_address(const serve_options *o, const char *scheme, int port)
 {
     const bool is_v6 = strchr(o->host, ':') != NULL;
-    pare_print(stdout, "http%s://%s%s%s:%d\n", o->certificate ? "s" : "", is_v6 ? "[" : "", o->host,
-               is_v6 ? "]" : "", pare_http_port(s->http));
+    pare_print(stdout, "%s%s://%s%s%s:%d\n", scheme, o->certificate ? "s" : "", is_v6 ? "[" : "",
+               o->host, is_v6 ? "]" : "", port);
+}
+
+static pare_status say_addresses(pare_tool *tool, const serve_options *o, const server *s)
+{
+    say_address(o, "http", pare_http_port(s->http));
+    if (s->grpc) say_address(o, "grpc", pare_grpc_port(s->grpc));
     if (fflush(stdout)) return PARE_FAIL(tool->ctx, IO, "standard output: %s", strerror(errno));
     return PARE_OK;
 }
@@ -232,6 +292,7 @@ static void drain(pare_tool *tool, server *s)
     if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
         pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
     pare_http_drain(s->http);
+    pare_grpc_drain(s->grpc);
     pare_shadows_drain(s->shadows); /* what they hold counts with the transport's */
 }
 
@@ -239,7 +300,7 @@ static void drain(pare_tool *tool, server *s)
 static pare_status serve(pare_tool *tool, const serve_options *o, server *s)
 {
     const double start = pare_seconds();
-    const pare_status st = say_address(tool, o, s);
+    const pare_status st = say_addresses(tool, o, s);
     if (st == PARE_OK) await_signal(tool->ctx);
     drain(tool, s);
     return st == PARE_OK ? note_facts(tool, s, pare_seconds() - start) : st;
@@ -253,9 +314,11 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_regions_init(&s.regions);
     pare_status st = open_server(tool, o, &s);
     if (st == PARE_OK) st = serve(tool, o, &s);
+    pare_grpc_close(s.grpc);
     pare_http_close(s.http);
     pare_repository_close(s.repository);
     pare_shadows_free(s.shadows);
+    pare_gpus_free(s.gpus);
     pare_regions_free(&s.regions);
     return st;
 }
@@ -265,7 +328,7 @@ const pare_command pare_command_serve = {
     .arguments = "FOLDER|MODEL.onnx...",
     .min = 1,
     .max = -1,
-    .summary = "serve models over HTTP, by the protocol that Triton and KServe have",
+    .summary = "serve models over HTTP and gRPC, by the protocol that Triton and KServe have",
     .detail =
         "A folder holds MODEL/VERSION/model.onnx, and MODEL/config.pbtxt where a model has one. "
         "The\n"

@@ -5,7 +5,7 @@
 packages_build="build-essential cmake ninja-build pkg-config libdnnl-dev libhdf5-dev
 libprotobuf-c-dev protobuf-c-compiler libjansson-dev libxxhash-dev zlib1g-dev libpng-dev
 libjpeg62-turbo-dev libjs-chart.js libyaml-dev libmicrohttpd-dev
-libcurl4-openssl-dev"
+libcurl4-openssl-dev libgrpc-dev"
 packages_demo="dataset-fashion-mnist"
 packages_test="libcmocka-dev protobuf-compiler python3 python3-venv clang libclang-rt-dev libomp-dev curl"
 packages_slurm="slurm-wlm munge"

@@ -2,6 +2,7 @@
 /* Stored samples to the model's: memory order, pixels to floats, number formats. A value that the
    model's type cannot hold, NaN and Inf are refused; float64 is rounded to the model's float. */
 #include "formats/data/source.h"
+#include "formats/picture.h"
 #include "runtime/base/size.h"
 
 #include <math.h>
@@ -79,8 +80,7 @@ static pare_status fit_dims(pare_ctx *ctx, pare_data_source *s, const pare_shape
     return fits && choose_order(s, &rows) ? PARE_OK : fail_dims(ctx, s, wanted);
 }
 
-/* (v / 255 - mean) / std for every pixel value and channel, in float as image pipelines compute it.
- */
+/* What a pixel value of each channel means. */
 static pare_status make_table(pare_ctx *ctx, pare_data_source *s)
 {
     const pare_h5_image *image = &s->set.image;
@@ -104,7 +104,7 @@ static pare_status make_table(pare_ctx *ctx, pare_data_source *s)
     for (int c = 0; c < n; c++) {
         float mean = image->mean_count ? image->mean[image->mean_count > 1 ? c : 0] : 0;
         float std = image->std_count ? image->std[image->std_count > 1 ? c : 0] : 1;
-        for (int v = 0; v < 256; v++) s->table[c * 256 + v] = ((float)v / 255.0f - mean) / std;
+        pare_picture_table(s->table + (size_t)c * 256, mean, std);
     }
     return PARE_OK;
 }

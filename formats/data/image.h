@@ -3,22 +3,25 @@
 #ifndef PARE_FORMATS_DATA_IMAGE_H
 #define PARE_FORMATS_DATA_IMAGE_H
 
-#include "runtime/base/ctx.h"
+#include "formats/picture.h"
 
 typedef struct pare_image {
     int width, height;
     uint8_t *rgb; /* (height, width, 3) */
 } pare_image;
 
-/* Decodes a PNG or JPEG file (told by its content). Alpha is dropped, grey and palettes become RGB.
-   A file that is neither, cut or damaged: PARE_INPUT naming it. Free rgb with pare_free. */
-PARE_NODISCARD pare_status pare_image_read(pare_ctx *ctx, pare_image *out, const char *path);
+/* Pixels that an image may have. */
+int64_t pare_picture_pixels(const pare_picture_options *options);
+
+/* The first part of pare_picture_decode: options' limits hold, nothing is resized. Free rgb with
+   pare_free. */
+PARE_NODISCARD pare_status pare_image_decode(pare_ctx *ctx, pare_image *out, const char *what,
+                                             const void *data, size_t bytes,
+                                             const pare_picture_options *options);
 
 /* Resizes to exactly these sides: bilinear, antialiased (a triangle as wide as the source's pixels
    are many), first along rows, then along columns, rounded to 8 bits after each. */
 PARE_NODISCARD pare_status pare_image_resize(pare_ctx *ctx, pare_image *out, const pare_image *in,
                                              int width, int height);
-
-enum { PARE_IMAGE_MAX_PIXELS = 1 << 28 };
 
 #endif

@@ -3,7 +3,6 @@
    report errors by a jump, which ends inside the two functions here; what they allocate before it
    is kept where the landing side finds it. */
 #include "formats/data/image.h"
-#include "formats/file.h"
 #include "runtime/base/size.h"
 
 #include <stdio.h>
@@ -16,38 +15,67 @@
 
 /* --- decoding --- */
 
-static pare_status fail_image(pare_ctx *ctx, const char *path, const char *kind, const char *reason)
+int64_t pare_picture_pixels(const pare_picture_options *o)
 {
-    return PARE_FAIL(ctx, INPUT, "%s: broken %s image: %s; mend it or take it out of the folder",
-                     path, kind, reason);
+    return o->pixels ? o->pixels : PARE_PICTURE_MOST_PIXELS;
 }
 
-static pare_status image_alloc(pare_ctx *ctx, pare_image *image, uint64_t width, uint64_t height)
+/* A picture while it is decoded. */
+typedef struct decoding {
+    pare_ctx *ctx;
+    const pare_picture_options *options;
+    pare_image *image;
+    pare_status status;
+    char reason[JMSG_LENGTH_MAX]; /* of PARE_INPUT */
+} decoding;
+
+/* The pixels' memory; each takes `extra` bytes beside, of the library's. False: the status says
+   why, and the reason. */
+static bool image_alloc(decoding *d, uint64_t width, uint64_t height, size_t extra)
 {
-    if (width < 1 || height < 1 || width > INT32_MAX / 4 || height > PARE_IMAGE_MAX_PIXELS / width)
-        return PARE_INPUT;
-    image->width = (int)width;
-    image->height = (int)height;
-    image->rgb = pare_alloc(ctx, (size_t)(width * height), 3);
-    return image->rgb ? PARE_OK : PARE_MEMORY;
+    const pare_picture_options *o = d->options;
+    const uint64_t most = (uint64_t)pare_picture_pixels(o);
+    d->status = PARE_INPUT;
+    snprintf(d->reason, sizeof d->reason, "it is %llu x %llu pixels, at most %llu are read",
+             (unsigned long long)width, (unsigned long long)height, (unsigned long long)most);
+    if (width < 1 || height < 1 || width > INT32_MAX / 4 || height > most / width) return false;
+    d->status = o->hold ? o->hold(o->user, (size_t)(width * height) * (3 + extra)) : PARE_OK;
+    if (d->status != PARE_OK) return false;
+    d->image->width = (int)width;
+    d->image->height = (int)height;
+    d->image->rgb = pare_alloc(d->ctx, (size_t)(width * height), 3);
+    if (!d->image->rgb) d->status = PARE_MEMORY;
+    return d->image->rgb != NULL;
+}
+
+/* The end, when the library has let go of everything. */
+static pare_status finish(decoding *d, const char *what, const char *kind)
+{
+    if (d->status == PARE_OK) return PARE_OK;
+    pare_free(d->image->rgb);
+    d->image->rgb = NULL;
+    if (d->status != PARE_INPUT) return d->status; /* whose message is there */
+    return PARE_FAIL(d->ctx, INPUT, "%s: broken %s image: %s%s", what, kind, d->reason,
+                     d->options->advice ? d->options->advice : "");
 }
 
 /* --- PNG --- */
 
 typedef struct png_job {
-    pare_ctx *ctx;
-    pare_image *image;
+    decoding common;
     const uint8_t *data;
     size_t left;
     uint8_t **row;
-    pare_status status;
-    char reason[128];
 } png_job;
 
+/* The first reason counts. */
 static void png_failed(png_structp png, png_const_charp text)
 {
-    png_job *job = png_get_error_ptr(png);
-    snprintf(job->reason, sizeof job->reason, "%s", text);
+    decoding *d = png_get_error_ptr(png);
+    if (d->status == PARE_OK) {
+        d->status = PARE_INPUT;
+        snprintf(d->reason, sizeof d->reason, "%s", text);
+    }
     png_longjmp(png, 1);
 }
 
@@ -79,61 +107,73 @@ static void png_make_rgb(png_structp png, png_infop info)
 
 static void png_run(png_job *job, png_structp png, png_infop info)
 {
-    if (setjmp(png_jmpbuf(png))) {
-        job->status = job->status == PARE_OK ? PARE_INPUT : job->status;
-        return;
-    }
+    if (setjmp(png_jmpbuf(png))) return;
     png_set_read_fn(png, job, png_take);
     png_set_user_limits(png, 1 << 20, 1 << 20);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* texts, profiles */
     png_read_info(png, info);
     png_make_rgb(png, info);
     uint32_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
     if (png_get_rowbytes(png, info) != 3 * (size_t)width) png_error(png, "its pixels are not RGB");
-    job->status = image_alloc(job->ctx, job->image, width, height);
-    if (job->status == PARE_OK && !(job->row = pare_alloc(job->ctx, height, sizeof *job->row)))
-        job->status = PARE_MEMORY;
-    if (job->status != PARE_OK) png_error(png, "its size is too large");
-    for (uint32_t y = 0; y < height; y++) job->row[y] = job->image->rgb + 3 * (size_t)width * y;
+    if (!image_alloc(&job->common, width, height, 0)) png_error(png, "no room for its pixels");
+    job->row = pare_alloc(job->common.ctx, height, sizeof *job->row);
+    if (!job->row) {
+        job->common.status = PARE_MEMORY;
+        png_error(png, "no room for its rows");
+    }
+    for (uint32_t y = 0; y < height; y++)
+        job->row[y] = job->common.image->rgb + 3 * (size_t)width * y;
     png_read_image(png, job->row);
     png_read_end(png, NULL);
 }
 
-static pare_status decode_png(pare_ctx *ctx, pare_image *out, const char *path, const uint8_t *data,
-                              size_t bytes)
+static pare_status decode_png(decoding common, const char *what, const uint8_t *data, size_t bytes)
 {
-    png_job job = {.ctx = ctx, .image = out, .data = data, .left = bytes};
-    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, png_failed, png_warned);
+    png_job job = {.common = common, .data = data, .left = bytes};
+    png_structp png =
+        png_create_read_struct(PNG_LIBPNG_VER_STRING, &job.common, png_failed, png_warned);
     png_infop info = png ? png_create_info_struct(png) : NULL;
-    *out = (pare_image){0};
     if (info)
         png_run(&job, png, info);
     else
-        job.status = PARE_FAIL(ctx, MEMORY, "out of memory: starting libpng");
+        job.common.status = PARE_FAIL(common.ctx, MEMORY, "out of memory: starting libpng");
     png_destroy_read_struct(&png, &info, NULL);
     pare_free(job.row);
-    if (job.status == PARE_OK) return PARE_OK;
-    pare_free(out->rgb);
-    out->rgb = NULL;
-    return job.status == PARE_MEMORY ? PARE_MEMORY : fail_image(ctx, path, "PNG", job.reason);
+    return finish(&job.common, what, "PNG");
 }
 
 /* --- JPEG --- */
 
+/* Scans of a progressive JPEG: encoders write about ten, and each takes the time of all pixels. */
+enum { MOST_SCANS = 100 };
+
 typedef struct jpeg_job {
     struct jpeg_error_mgr manager; /* first: libjpeg hands out its address */
+    struct jpeg_progress_mgr progress;
     jmp_buf landing;
-    pare_ctx *ctx;
-    pare_image *image;
+    decoding common;
     uint8_t *line;
-    pare_status status;
-    char reason[JMSG_LENGTH_MAX];
 } jpeg_job;
 
+/* The first reason counts. */
 static void jpeg_failed(j_common_ptr info)
 {
     jpeg_job *job = (jpeg_job *)info->err;
-    info->err->format_message(info, job->reason);
+    if (job->common.status == PARE_OK) {
+        job->common.status = PARE_INPUT;
+        info->err->format_message(info, job->common.reason);
+    }
     longjmp(job->landing, 1);
+}
+
+static void jpeg_goes_on(j_common_ptr info)
+{
+    jpeg_job *job = (jpeg_job *)info->err;
+    if (((j_decompress_ptr)info)->input_scan_number <= MOST_SCANS) return;
+    job->common.status = PARE_INPUT;
+    snprintf(job->common.reason, sizeof job->common.reason,
+             "it has more than the %d scans that are read", MOST_SCANS);
+    jpeg_failed(info);
 }
 
 /* Warnings that mean lost pixels are failures; stray bytes between markers are not. */
@@ -153,25 +193,32 @@ static void cmyk_to_rgb(const uint8_t *in, uint8_t *out, int width)
             out[3 * x + c] = (uint8_t)((in[4 * x + c] * in[4 * x + 3] + 127) / 255);
 }
 
+/* The pixels' memory, and what libjpeg takes for them: a file of many scans is unpacked whole. */
+static bool jpeg_alloc(jpeg_job *job, struct jpeg_decompress_struct *info, bool four)
+{
+    const size_t extra =
+        jpeg_has_multiple_scans(info) ? sizeof(JCOEF) * (size_t)info->num_components : 0;
+    if (!image_alloc(&job->common, info->image_width, info->image_height, extra)) return false;
+    if (four && !(job->line = pare_alloc(job->common.ctx, info->image_width, 4)))
+        job->common.status = PARE_MEMORY;
+    return job->common.status == PARE_OK;
+}
+
 static void jpeg_run(jpeg_job *job, struct jpeg_decompress_struct *info, const uint8_t *data,
                      size_t bytes)
 {
-    if (setjmp(job->landing)) {
-        job->status = job->status == PARE_OK ? PARE_INPUT : job->status;
-        return;
-    }
+    if (setjmp(job->landing)) return;
     jpeg_create_decompress(info);
+    info->progress = &job->progress;
     jpeg_mem_src(info, data, (unsigned long)bytes);
     jpeg_read_header(info, TRUE);
     bool four = info->num_components == 4;
     info->out_color_space = four ? JCS_CMYK : JCS_RGB;
-    job->status = image_alloc(job->ctx, job->image, info->image_width, info->image_height);
-    if (four && job->status == PARE_OK && !(job->line = pare_alloc(job->ctx, info->image_width, 4)))
-        job->status = PARE_MEMORY;
-    if (job->status != PARE_OK) ERREXIT(info, JERR_WIDTH_OVERFLOW);
+    if (!jpeg_alloc(job, info, four)) ERREXIT(info, JERR_WIDTH_OVERFLOW);
     jpeg_start_decompress(info);
     while (info->output_scanline < info->output_height) {
-        uint8_t *row = job->image->rgb + 3 * (size_t)info->output_width * info->output_scanline;
+        uint8_t *row =
+            job->common.image->rgb + 3 * (size_t)info->output_width * info->output_scanline;
         JSAMPROW rows[1] = {four ? job->line : row};
         jpeg_read_scanlines(info, rows, 1);
         if (four) cmyk_to_rgb(job->line, row, (int)info->output_width);
@@ -179,39 +226,30 @@ static void jpeg_run(jpeg_job *job, struct jpeg_decompress_struct *info, const u
     jpeg_finish_decompress(info);
 }
 
-static pare_status decode_jpeg(pare_ctx *ctx, pare_image *out, const char *path,
-                               const uint8_t *data, size_t bytes)
+static pare_status decode_jpeg(decoding common, const char *what, const uint8_t *data, size_t bytes)
 {
-    jpeg_job job = {.ctx = ctx, .image = out};
+    jpeg_job job = {.common = common, .progress.progress_monitor = jpeg_goes_on};
     struct jpeg_decompress_struct info = {.err = jpeg_std_error(&job.manager)};
     job.manager.error_exit = jpeg_failed;
     job.manager.emit_message = jpeg_said;
-    *out = (pare_image){0};
     jpeg_run(&job, &info, data, bytes);
     jpeg_destroy_decompress(&info);
     pare_free(job.line);
-    if (job.status == PARE_OK) return PARE_OK;
-    pare_free(out->rgb);
-    out->rgb = NULL;
-    return job.status == PARE_MEMORY ? PARE_MEMORY : fail_image(ctx, path, "JPEG", job.reason);
+    return finish(&job.common, what, "JPEG");
 }
 
 /* --- either --- */
 
-pare_status pare_image_read(pare_ctx *ctx, pare_image *out, const char *path)
+pare_status pare_image_decode(pare_ctx *ctx, pare_image *out, const char *what, const void *data,
+                              size_t bytes, const pare_picture_options *options)
 {
-    pare_map map;
-    PARE_TRY(pare_map_open(ctx, &map, path));
-    pare_status st;
-    if (map.size >= 8 && !memcmp(map.data, "\x89PNG\r\n\x1a\n", 8))
-        st = decode_png(ctx, out, path, map.data, map.size);
-    else if (map.size >= 3 && !memcmp(map.data, "\xff\xd8\xff", 3))
-        st = decode_jpeg(ctx, out, path, map.data, map.size);
-    else
-        st = PARE_FAIL(ctx, INPUT,
-                       "%s: is neither PNG nor JPEG; mend it or take it out of the folder", path);
-    pare_map_close(&map);
-    return st;
+    const decoding d = {.ctx = ctx, .options = options, .image = out};
+    *out = (pare_image){0};
+    if (bytes >= 8 && !memcmp(data, "\x89PNG\r\n\x1a\n", 8))
+        return decode_png(d, what, data, bytes);
+    if (bytes >= 3 && !memcmp(data, "\xff\xd8\xff", 3)) return decode_jpeg(d, what, data, bytes);
+    return PARE_FAIL(ctx, INPUT, "%s: is neither PNG nor JPEG%s", what,
+                     options->advice ? options->advice : "");
 }
 
 /* --- resizing --- */

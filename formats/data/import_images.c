@@ -2,12 +2,12 @@
 /* Folders of images. The list of files is made and sorted first (its length is the only memory that
    grows); then blocks of images are decoded by several threads and appended in order. */
 #include "formats/data.h"
-#include "formats/data/image.h"
+#include "formats/file.h"
 #include "formats/import.h"
+#include "formats/picture.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,46 +130,22 @@ static pare_status list_all(image_list *list, const char *folder)
 
 /* --- decoding --- */
 
-/* Round half to even, as image pipelines cut their centre. */
-static int centre(int have, int want) { return (int)nearbyint((have - want) / 2.0); }
-
-static void cut_centre(const pare_image *in, int side, bool last, uint8_t *out)
+static pare_picture_options picture_of(const pare_import_options *o)
 {
-    int left = centre(in->width, side), top = centre(in->height, side);
-    for (int y = 0; y < side; y++) {
-        const uint8_t *row = in->rgb + 3 * ((size_t)(top + y) * (size_t)in->width + (size_t)left);
-        if (last) {
-            memcpy(out + 3 * (size_t)y * (size_t)side, row, 3 * (size_t)side);
-            continue;
-        }
-        for (int c = 0; c < 3; c++)
-            for (int x = 0; x < side; x++)
-                out[((size_t)c * (size_t)side + (size_t)y) * (size_t)side + (size_t)x] =
-                    row[3 * x + c];
-    }
+    return (pare_picture_options){.resize = o->resize,
+                                  .crop = o->crop,
+                                  .last = o->layout && !strcmp(o->layout, "nhwc"),
+                                  .advice = "; mend it or take it out of the folder"};
 }
 
 static pare_status read_one(pare_ctx *ctx, const char *path, const pare_import_options *o,
                             uint8_t *out)
 {
-    pare_image image, small;
-    PARE_TRY(pare_image_read(ctx, &image, path));
-    bool wide = image.width >= image.height;
-    int64_t side = o->resize;
-    int64_t width = wide ? side * image.width / image.height : side;
-    int64_t height = wide ? side : side * image.height / image.width;
-    pare_status st;
-    if (width > PARE_IMAGE_MAX_PIXELS / height)
-        st = PARE_FAIL(ctx, INPUT,
-                       "%s: is %d x %d, too narrow to be resized; take it out of the folder", path,
-                       image.width, image.height);
-    else
-        st = pare_image_resize(ctx, &small, &image, (int)width, (int)height);
-    if (st == PARE_OK) {
-        cut_centre(&small, o->crop, o->layout && !strcmp(o->layout, "nhwc"), out);
-        pare_free(small.rgb);
-    }
-    pare_free(image.rgb);
+    pare_map map;
+    const pare_picture_options picture = picture_of(o);
+    PARE_TRY(pare_map_open(ctx, &map, path));
+    const pare_status st = pare_picture_decode(ctx, out, path, map.data, map.size, &picture);
+    pare_map_close(&map);
     return st;
 }
 
@@ -271,10 +247,8 @@ static pare_status import_list(const image_list *list, const char *path,
 pare_status pare_import_images(pare_ctx *ctx, const char *path, const char *folder,
                                const pare_import_options *options)
 {
-    if (options->resize < 1 || options->crop < 1 || options->crop > options->resize ||
-        options->resize > 16384)
-        return PARE_FAIL(ctx, USAGE, "resize %d and crop %d: expected 1 <= crop <= resize <= 16384",
-                         options->resize, options->crop);
+    const pare_picture_options picture = picture_of(options);
+    PARE_TRY(pare_picture_check(ctx, &picture));
     if (options->channels != 0 && options->channels != 1 && options->channels != 3)
         return PARE_FAIL(ctx, USAGE, "mean and std have %d values, expected one or three",
                          options->channels);

@@ -6,35 +6,12 @@
 #include "formats/file.h"
 #include "formats/onnx.h"
 #include "formats/onnx.pb-c.h"
+#include "formats/wire.h"
 #include "runtime/graph/graph.h"
 
-/* --- protobuf's wire form, read with every length checked (wire.c) --- */
+/* --- walks over protobuf's wire form (wire.c) --- */
 
 enum { PARE_WIRE_DEPTH = 64 }; /* messages inside messages */
-
-typedef enum pare_wire_type {
-    PARE_WIRE_VARINT = 0,
-    PARE_WIRE_64 = 1,
-    PARE_WIRE_BYTES = 2,
-    PARE_WIRE_32 = 5
-} pare_wire_type;
-
-/* One field of a message. data, size: its value without the length in front; value: with it. */
-typedef struct pare_wire_field {
-    uint32_t number;
-    pare_wire_type type;
-    const uint8_t *data, *value;
-    size_t size;
-} pare_wire_field;
-
-/* Reads the field at *at and moves after it. NULL, or what is wrong in words. */
-const char *pare_wire_next(const uint8_t **at, const uint8_t *end, pare_wire_field *out);
-
-/* Reads a varint of at most 10 bytes; false where it does not end before end. */
-bool pare_wire_varint(const uint8_t **at, const uint8_t *end, uint64_t *out);
-
-/* Writes one (at most 10 bytes) and returns its length; out NULL: only the length. */
-size_t pare_wire_put_varint(uint8_t *out, uint64_t value);
 
 /* Kinds of messages that the walks look into. */
 typedef enum pare_wire_kind {
@@ -220,8 +197,8 @@ PARE_NODISCARD pare_status pare_onnx_put_unknown(pare_onnx_builder *b, ProtobufC
 PARE_NODISCARD pare_status pare_onnx_graph(pare_onnx_reader *r, pare_graph *graph,
                                            const Onnx__Graph *message);
 
-/* function.c: every call of one of the model's own functions becomes the function's nodes. Functions
-   that nothing calls stay as they were. */
+/* function.c: every call of one of the model's own functions becomes the function's nodes.
+   Functions that nothing calls stay as they were. */
 PARE_NODISCARD pare_status pare_onnx_inline_functions(pare_onnx_reader *r, pare_model *model);
 
 #endif

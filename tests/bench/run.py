@@ -16,7 +16,7 @@ ONNX Runtime and NNCF: what each is worth and takes to make), recurrent (LSTM, G
 four_bits (W4A16, W4A8), placement (INT8 nodes that stay float for speed), load (a 100 MB model;
 INT8 without VNNI), zoo (1,000 models: what a run of many costs beside their work; 50 kills), zoo_slurm (50 kills under a Slurm of this machine, its
 controller's among them), report (a page of 1,000 models in a browser), writers (eight at once on
-caches and a CSV). Each prints what it measured beside its target; all is written to
+caches and a CSV), serve (requests a second beside ONNX Runtime behind FastAPI; a soak). Each prints what it measured beside its target; all is written to
 tests/bench/results/DATE/ as results.json, CSV files and summary.md, with the machine and the
 versions. Files made on the way stay in --work and are used again. Needs numpy, h5py, onnx,
 onnxruntime; sympy and ml_dtypes to make the rival's files; prune_rival torch, torchvision and
@@ -52,6 +52,7 @@ import part_prune_rival
 import part_quantizers
 import part_recurrent
 import part_report
+import part_serve
 import part_writers
 import part_zoo
 import part_zoo_forecast
@@ -65,7 +66,7 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
          "exports": part_exports, "four_bits": part_four_bits,
          "placement": part_placement, "quantizers": part_quantizers, "recurrent": part_recurrent,
-         "load": part_load, "report": part_report, "writers": part_writers, "zoo": part_zoo,
+         "load": part_load, "report": part_report, "serve": part_serve, "writers": part_writers, "zoo": part_zoo,
          "zoo_forecast": part_zoo_forecast, "zoo_slurm": part_zoo_slurm, "latency": part_latency}
 
 
@@ -120,6 +121,9 @@ def read_options():
     add("--rivals", type=folder, help="folders ort_u8_minmax, nncf, ... of files made before")
     add("--nncf-python", type=Path, help="a Python with nncf, openvino, onnxruntime and h5py")
     add("--recent-python", type=Path, help="a Python with onnx 1.18 or newer, for typed bf16")
+    add("--serve-python", type=Path, help="serve: a Python with fastapi, uvicorn[standard], onnxruntime")
+    add("--soak-seconds", type=float, default=600, help="serve: of the soak")
+    add("--soak-rate", type=float, default=2000, help="serve: its requests a second")
     add("--zoo-models", type=int, default=1000, help="zoo: generated models")
     add("--zoo-kills", type=int, default=50, help="zoo, zoo_slurm: kill -9 at random moments")
     add("--zoo-seed", type=int, default=1, help="zoo, zoo_slurm: of these moments")

@@ -18,3 +18,15 @@ ends() {
     kill -TERM "$server"
     wait "$server"
 }
+# asks NAME STATUS WORD CURL-ARGUMENT...
+asks() {
+    case_=$1 status_=$2 word_=$3
+    shift 3
+    rm -f .test.body
+    got_=$(curl -s -o .test.body -w '%{http_code}' --max-time 60 "$@")
+    if [ "$got_" = "$status_" ] && { [ -z "$word_" ] || has "$word_" .test.body; }; then
+        pass "$case_"
+    else
+        fail "$case_" "$got_, expected $status_ with '$word_': $(head -c 300 .test.body)"
+    fi
+}

@@ -26,7 +26,7 @@ port=${url##*:}
 case $url in http://127.0.0.1:[0-9]*) pass address ;; *) fail address "'$url' $(cat .test.served)" ;; esac
 refuses no_argument 2 "usage: pare serve" "$pare" serve
 refuses bad_port 2 "--port 65536: expected a whole number from 0 to 65535" "$pare" serve "$zoo/mlp.onnx" --port 65536
-refuses device 1 "--device cuda: serve computes on the CPU" "$pare" serve "$zoo/mlp.onnx" --device cuda --port 0
+refuses device 1 "--device cuda:999" env CUDA_VISIBLE_DEVICES= "$pare" serve "$zoo/mlp.onnx" --device cuda:999 --port 0
 refuses twice 2 "is given twice" "$pare" serve "$zoo/mlp.onnx" "$zoo/mlp.onnx" --port 0
 refuses no_folder 1 "none: No such file" "$pare" serve none --port 0
 refuses no_model 1 "empty: holds no model" "$pare" serve empty --port 0
@@ -38,18 +38,6 @@ refuses port_taken 1 "port $port: Address already in use" "$pare" serve "$zoo/ml
 refuses bad_host 1 "--host no.such.host.invalid" "$pare" serve "$zoo/mlp.onnx" --host no.such.host.invalid --port 0
 
 # --- asked ---
-# asks NAME STATUS WORD CURL-ARGUMENT...
-asks() {
-    case_=$1 status_=$2 word_=$3
-    shift 3
-    rm -f .test.body
-    got_=$(curl -s -o .test.body -w '%{http_code}' --max-time 60 "$@")
-    if [ "$got_" = "$status_" ] && { [ -z "$word_" ] || has "$word_" .test.body; }; then
-        pass "$case_"
-    else
-        fail "$case_" "$got_, expected $status_ with '$word_': $(head -c 300 .test.body)"
-    fi
-}
 asks metadata 200 '"name":"mlp"' "$url/v2/models/mlp"
 asks ready 200 '' "$url/v2/health/ready"
 asks metrics 200 '# EOF' "$url/metrics"
@@ -97,6 +85,23 @@ wait "$server"
 if [ -w /dev/full ]; then
     "$pare" serve "$zoo/mlp.onnx" --port 0 >/dev/full 2>.test.err
     [ $? = 1 ] && has 'standard output' .test.err && pass nobody_listens || fail nobody_listens "$(cat .test.err)"
+fi
+
+# --- gRPC ---
+refuses grpc_bad_port 2 "--grpc-port 65536: expected a whole number from 0 to 65535" "$pare" serve "$zoo/mlp.onnx" --grpc-port 65536
+starts "$zoo/mlp.onnx" --grpc-port 0
+if [ -z "$url" ] && has 'install libgrpc' .test.served; then
+    wait "$server"
+    [ $? = 1 ] && pass grpc_no_library || fail grpc_no_library "exit status"
+else
+    port=${url##*:}
+    case $url in http://127.0.0.1:[0-9]*grpc://127.0.0.1:[0-9]*) pass grpc_address ;; *) fail grpc_address "'$url' $(cat .test.served)" ;; esac
+    refuses grpc_port_taken 1 "port $port: Address already in use" "$pare" serve "$zoo/mlp.onnx" --port 0 --grpc-port "$port"
+    asks grpc_beside 200 '"shape":[1,10]' "${url%%
+*}/v2/models/mlp/infer" -d @body.json
+    ends
+    got=$?
+    [ $got = 0 ] && [ ! -s .test.served ] && pass grpc_end || fail grpc_end "exit $got: $(cat .test.served)"
 fi
 
 # --- a queue that is full, and the end while a request waits for others ---

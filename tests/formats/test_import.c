@@ -8,17 +8,16 @@
 #include <cmocka.h>
 
 #include "formats/data.h"
-#include "formats/data/image.h"
+#include "formats/file.h"
 #include "formats/import.h"
 #include "formats/npy.h"
+#include "tests/formats/pictures.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <jpeglib.h>
-#include <png.h>
 #include <zlib.h>
 
 static pare_ctx ctx;
@@ -239,16 +238,6 @@ static void test_import_npy(void **state)
 
 /* --- images --- */
 
-static uint8_t pixel(int x, int y, int c) { return (uint8_t)((x * 37 + y * 53 + c * 91) % 256); }
-
-static void paint(pare_image *image, int width, int height)
-{
-    *image = (pare_image){width, height, malloc((size_t)(width * height * 3))};
-    for (int y = 0; y < height; y++)
-        for (int x = 0; x < width; x++)
-            for (int c = 0; c < 3; c++) image->rgb[(y * width + x) * 3 + c] = pixel(x, y, c);
-}
-
 static void test_resize(void **state)
 {
     (void)state;
@@ -271,40 +260,6 @@ static void test_resize(void **state)
     free(in.rgb);
 }
 
-static void write_png(const char *path, const pare_image *image, png_uint_32 format)
-{
-    png_image png = {.version = PNG_IMAGE_VERSION,
-                     .width = (png_uint_32)image->width,
-                     .height = (png_uint_32)image->height,
-                     .format = format};
-    assert_true(png_image_write_to_file(&png, path, 0, image->rgb, 0, NULL));
-}
-
-static void write_jpeg(const char *path, const pare_image *image)
-{
-    struct jpeg_error_mgr error;
-    struct jpeg_compress_struct info = {.err = jpeg_std_error(&error)};
-    FILE *f = fopen(path, "wb");
-    jpeg_create_compress(&info);
-    jpeg_stdio_dest(&info, f);
-    info.image_width = (JDIMENSION)image->width;
-    info.image_height = (JDIMENSION)image->height;
-    info.input_components = 3;
-    info.in_color_space = JCS_RGB;
-    jpeg_set_defaults(&info);
-    jpeg_set_quality(&info, 100, TRUE);
-    for (int i = 0; i < 3; i++)
-        info.comp_info[i].h_samp_factor = info.comp_info[i].v_samp_factor = 1;
-    jpeg_start_compress(&info, TRUE);
-    for (int y = 0; y < image->height; y++) {
-        JSAMPROW row = image->rgb + 3 * y * image->width;
-        jpeg_write_scanlines(&info, &row, 1);
-    }
-    jpeg_finish_compress(&info);
-    jpeg_destroy_compress(&info);
-    fclose(f);
-}
-
 static void test_images(void **state)
 {
     (void)state;
@@ -314,9 +269,9 @@ static void test_images(void **state)
     mkdir(in_folder("set"), 0777);
     mkdir(in_folder("set/zebra"), 0777);
     mkdir(in_folder("set/ant"), 0777);
-    write_png(in_folder("set/zebra/1.PNG"), &a, PNG_FORMAT_RGB);
+    write_png(in_folder("set/zebra/1.PNG"), &a, PNG_OF_RGB);
     write_jpeg(in_folder("set/ant/2.jpeg"), &b);
-    write_png(in_folder("set/ant/1.png"), &b, PNG_FORMAT_RGB);
+    write_png(in_folder("set/ant/1.png"), &b, PNG_OF_RGB);
     write_bytes(in_folder("set/ant/readme.txt"), "no image", 8);
     pare_import_options o = {.resize = 8, .crop = 4, .threads = 2};
     uint8_t out[3 * 48];
@@ -343,18 +298,27 @@ static void test_images(void **state)
     free(b.rgb);
 }
 
+static void decode_file(pare_image *out, const char *path)
+{
+    pare_map map;
+    const pare_picture_options options = {0};
+    assert_int_equal(pare_map_open(&ctx, &map, path), PARE_OK);
+    assert_int_equal(pare_image_decode(&ctx, out, path, map.data, map.size, &options), PARE_OK);
+    pare_map_close(&map);
+}
+
 static void test_image_kinds(void **state)
 {
     (void)state;
     pare_image in, out;
     paint(&in, 8, 6); /* 144 bytes: enough for the grey and RGBA images below */
-    write_png(in_folder("g.png"), &(pare_image){8, 6, in.rgb}, PNG_FORMAT_GRAY);
-    assert_int_equal(pare_image_read(&ctx, &out, in_folder("g.png")), PARE_OK);
+    write_png(in_folder("g.png"), &(pare_image){8, 6, in.rgb}, PNG_OF_GRAY);
+    decode_file(&out, in_folder("g.png"));
     for (int i = 0; i < 48; i++)
         for (int c = 0; c < 3; c++) assert_int_equal(out.rgb[3 * i + c], in.rgb[i]);
     pare_free(out.rgb);
-    write_png(in_folder("a.png"), &(pare_image){6, 6, in.rgb}, PNG_FORMAT_RGBA);
-    assert_int_equal(pare_image_read(&ctx, &out, in_folder("a.png")), PARE_OK);
+    write_png(in_folder("a.png"), &(pare_image){6, 6, in.rgb}, PNG_OF_RGBA);
+    decode_file(&out, in_folder("a.png"));
     for (int i = 0; i < 36; i++)
         for (int c = 0; c < 3; c++) assert_int_equal(out.rgb[3 * i + c], in.rgb[4 * i + c]);
     pare_free(out.rgb);
@@ -377,7 +341,7 @@ static void test_broken_images(void **state)
         if (kind)
             write_jpeg(name, &a);
         else
-            write_png(name, &a, PNG_FORMAT_RGB);
+            write_png(name, &a, PNG_OF_RGB);
         FILE *f = fopen(name, "rb");
         size_t size = fread(file, 1, sizeof file, f);
         fclose(f);
@@ -399,6 +363,76 @@ static void test_broken_images(void **state)
                      PARE_USAGE);
     has_message("crop <= resize");
     assert_int_not_equal(access(in_folder("bad.h5"), F_OK), 0);
+    free(a.rgb);
+}
+
+/* --- pictures in memory --- */
+
+/* How much may be taken, and what was. */
+typedef struct allowance {
+    size_t most, taken;
+} allowance;
+
+static pare_status take(void *user, size_t bytes)
+{
+    allowance *a = user;
+    a->taken += bytes;
+    return a->taken <= a->most ? PARE_OK : PARE_FAIL(&ctx, MEMORY, "no more");
+}
+
+/* Decodes the file; the pixels go to out, (3, crop, crop). */
+static pare_status decode_picture(const char *path, const pare_picture_options *o, uint8_t *out)
+{
+    pare_map map;
+    pare_ctx_clear(&ctx);
+    assert_int_equal(pare_map_open(&ctx, &map, path), PARE_OK);
+    const pare_status st = pare_picture_decode(&ctx, out, "picture 3", map.data, map.size, o);
+    pare_map_close(&map);
+    return st;
+}
+
+static void test_pictures_have_limits(void **state)
+{
+    (void)state;
+    pare_image a;
+    uint8_t out[3 * 64];
+    allowance may = {.most = SIZE_MAX};
+    pare_picture_options o = {.resize = 8, .crop = 8, .hold = take, .user = &may};
+    paint(&a, 32, 16);
+    write_png(in_folder("l.png"), &a, PNG_OF_RGB);
+    write_jpeg(in_folder("l.jpg"), &a);
+    write_jpeg_scans(in_folder("scans.jpg"), &a);
+    assert_int_equal(decode_picture(in_folder("l.png"), &o, out), PARE_OK);
+    assert_int_equal(may.taken, 3 * (32 * 16 + 16 * 16 + 16 * 8));
+    for (int kind = 0; kind < 2; kind++) {
+        const char *path = in_folder(kind ? "l.jpg" : "l.png");
+        o.pixels = 32 * 16;
+        assert_int_equal(decode_picture(path, &o, out), PARE_OK);
+        o.pixels--;
+        assert_int_equal(decode_picture(path, &o, out), PARE_INPUT);
+        has_message(kind ? "picture 3: broken JPEG image: it is 32 x 16 pixels, at most 511"
+                         : "picture 3: broken PNG image: it is 32 x 16 pixels, at most 511");
+        o.pixels = 0;
+        may = (allowance){.most = SIZE_MAX};
+        assert_int_equal(decode_picture(path, &o, out), PARE_OK);
+        for (size_t most = may.taken; most--;) {
+            may = (allowance){.most = most};
+            assert_int_equal(decode_picture(path, &o, out), PARE_MEMORY);
+            has_message("no more");
+        }
+        may = (allowance){.most = SIZE_MAX};
+    }
+    assert_int_equal(decode_picture(in_folder("scans.jpg"), &o, out), PARE_INPUT);
+    has_message("it has more than the 100 scans");
+    write_bytes(in_folder("l.txt"), "no picture", 10);
+    assert_int_equal(decode_picture(in_folder("l.txt"), &o, out), PARE_INPUT);
+    has_message("picture 3: is neither PNG nor JPEG");
+    free(a.rgb);
+    paint(&a, 64, 1);
+    write_png(in_folder("thin.png"), &a, PNG_OF_RGB);
+    o.pixels = 4000; /* it would be 512 x 8 */
+    assert_int_equal(decode_picture(in_folder("thin.png"), &o, out), PARE_INPUT);
+    has_message("picture 3: is 64 x 1, too narrow to be resized");
     free(a.rgb);
 }
 
@@ -473,7 +507,7 @@ int main(void)
         cmocka_unit_test(test_npy_foreign),   cmocka_unit_test(test_import_npy),
         cmocka_unit_test(test_resize),        cmocka_unit_test(test_images),
         cmocka_unit_test(test_image_kinds),   cmocka_unit_test(test_broken_images),
-        cmocka_unit_test(test_fashion_mnist),
+        cmocka_unit_test(test_fashion_mnist), cmocka_unit_test(test_pictures_have_limits),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of pare serve share: a server, and Triton's client."""
+"""What the tests of pare serve share: the server, the models that it is given, and what they are asked."""
 import atexit
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,17 +11,12 @@ import urllib.request
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
+from tritonclient.utils import InferenceServerException
 
-from _lib import PARE, check, report
+from _lib import PARE, ZOO, check, report
 
-try:
-    import tritonclient.http as triton
-    import tritonclient.utils.shared_memory as shm
-    from tritonclient.utils import InferenceServerException, serialize_byte_tensor
-except ImportError as why:
-    report('SKIP', 'serve', f'needs tritonclient[http]: {why}')
-    sys.exit(0)
+rng = np.random.default_rng(11)
 
 
 class Server:
@@ -31,15 +27,13 @@ class Server:
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)  # does nothing to one that has ended
         self.url = self.process.stdout.readline().strip().removeprefix('http://')
+        self.grpc = self.process.stdout.readline().strip().removeprefix('grpc://') if '--grpc-port' in words else ''
         if not self.url:
             why = self.process.stderr.read().strip()
-            if 'no HTTP library' in why:
+            if 'install lib' in why:  # the build has no library for it
                 report('SKIP', 'serve', why.splitlines()[-1])
                 sys.exit(0)
             raise RuntimeError(why)
-
-    def client(self, concurrency=1):
-        return triton.InferenceServerClient(self.url, concurrency=concurrency, network_timeout=60.0)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -57,20 +51,16 @@ class Server:
             return error.code, dict(error.headers), error.read()
 
 
-def inputs_of(arrays, binary):
+def inputs_of(triton, arrays, **how):
+    """The arrays as inputs of a client's module, tritonclient.http or .grpc; how: of set_data_from_numpy."""
     listed = []
     for name, array in arrays.items():
         kind = {np.dtype(object): 'BYTES', np.dtype(bool): 'BOOL'}.get(array.dtype)
         kind = kind or array.dtype.name.upper().replace('FLOAT', 'FP')
         one = triton.InferInput(name, list(array.shape), kind)
-        one.set_data_from_numpy(array, binary_data=binary)
+        one.set_data_from_numpy(array, **how)
         listed.append(one)
     return listed
-
-
-def infer(client, model, arrays, outputs=None, binary=True, **more):
-    wanted = [triton.InferRequestedOutput(name, binary_data=binary) for name in outputs] if outputs else None
-    return client.infer(model, inputs_of(arrays, binary), outputs=wanted, **more)
 
 
 def refuses(name, words, call):
@@ -90,3 +80,46 @@ def save(folder, name, nodes, inputs, outputs):
                               [helper.make_tensor_value_info(*o) for o in outputs])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 17)], ir_version=8)
     onnx.save(model, os.path.join(path, 'model.onnx'))
+
+
+TYPES = {'BOOL': TensorProto.BOOL, 'UINT8': TensorProto.UINT8, 'UINT16': TensorProto.UINT16,
+         'UINT32': TensorProto.UINT32, 'UINT64': TensorProto.UINT64, 'INT8': TensorProto.INT8,
+         'INT16': TensorProto.INT16, 'INT32': TensorProto.INT32, 'INT64': TensorProto.INT64,
+         'FP16': TensorProto.FLOAT16, 'FP32': TensorProto.FLOAT, 'FP64': TensorProto.DOUBLE,
+         'BYTES': TensorProto.STRING}
+
+
+def make_repository(folder):
+    """same_TYPE gives its input; two has two inputs of any length and two outputs; mean mixes samples; pick fails
+    for some inputs; mlp is a sample net."""
+    for word, kind in TYPES.items():
+        save(folder, f'same_{word}', [helper.make_node('Identity', ['x'], ['y'])], [('x', kind, ['n', 3])],
+             [('y', kind, ['n', 3])])
+    f, i64 = TensorProto.FLOAT, TensorProto.INT64
+    save(folder, 'two', [helper.make_node('Add', ['a', 'b'], ['sum']), helper.make_node('Mul', ['a', 'b'], ['product'])],
+         [('a', f, ['n', 'm']), ('b', f, ['n', 'm'])], [('sum', f, ['n', 'm']), ('product', f, ['n', 'm'])])
+    save(folder, 'mean', [helper.make_node('ReduceMean', ['x'], ['m'], axes=[0], keepdims=1),
+                          helper.make_node('Sub', ['x', 'm'], ['y'])],
+         [('x', f, ['n', 4])], [('y', f, ['n', 4])])
+    save(folder, 'pick', [helper.make_node('Constant', [], ['table'], value=helper.make_tensor(
+        't', f, [4], [10, 20, 30, 40])), helper.make_node('Gather', ['table', 'i'], ['y'])],
+        [('i', i64, ['n'])], [('y', f, ['n'])])
+    save(folder, 'fixed', [helper.make_node('Relu', ['x'], ['y'])], [('x', f, [2, 3])], [('y', f, [2, 3])])
+    os.makedirs(os.path.join(folder, 'mlp', '3'))
+    shutil.copy(ZOO / 'mlp.onnx', os.path.join(folder, 'mlp', '3', 'model.onnx'))
+
+
+def sample(word, shape):
+    if word == 'BYTES':
+        return np.array([f'{i} ü'.encode() for i in range(int(np.prod(shape)))], object).reshape(shape)
+    if word == 'BOOL':
+        return rng.integers(0, 2, shape).astype(bool)
+    kind = np.dtype(word.lower().replace('fp', 'float'))
+    if kind.kind == 'f':
+        return rng.standard_normal(shape).astype(kind)
+    info = np.iinfo(kind)
+    return rng.integers(info.min, min(info.max, 2**63 - 1), shape, kind, endpoint=True)
+
+
+def equal(a, b):
+    return a is not None and a.shape == b.shape and (a == b).all() and (a.dtype == b.dtype or b.dtype == object)

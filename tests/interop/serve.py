@@ -5,8 +5,8 @@ import gzip
 import json
 import os
 import re
-import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -16,36 +16,30 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from _lib import ZOO, check, finish, report
-from _serve import (InferenceServerException, Server, infer, inputs_of, refuses, save, serialize_byte_tensor, shm,
-                    triton)
 
-rng = np.random.default_rng(11)
+try:
+    import tritonclient.http as triton
+    import tritonclient.utils.shared_memory as shm
+    from tritonclient.utils import InferenceServerException, serialize_byte_tensor
+except ImportError as why:
+    report('SKIP', 'serve', f'needs tritonclient[http]: {why}')
+    sys.exit(0)
+import _serve
+from _serve import TYPES, equal, make_repository, refuses, rng, sample, save
 
-TYPES = {'BOOL': TensorProto.BOOL, 'UINT8': TensorProto.UINT8, 'UINT16': TensorProto.UINT16,
-         'UINT32': TensorProto.UINT32, 'UINT64': TensorProto.UINT64, 'INT8': TensorProto.INT8,
-         'INT16': TensorProto.INT16, 'INT32': TensorProto.INT32, 'INT64': TensorProto.INT64,
-         'FP16': TensorProto.FLOAT16, 'FP32': TensorProto.FLOAT, 'FP64': TensorProto.DOUBLE,
-         'BYTES': TensorProto.STRING}
+
+class Server(_serve.Server):
+    def client(self, concurrency=1):
+        return triton.InferenceServerClient(self.url, concurrency=concurrency, network_timeout=60.0)
 
 
-def make_repository(folder):
-    """same_TYPE gives its input; two has two inputs of any length and two outputs; mean mixes samples; pick fails
-    for some inputs; mlp is a sample net."""
-    for word, kind in TYPES.items():
-        save(folder, f'same_{word}', [helper.make_node('Identity', ['x'], ['y'])], [('x', kind, ['n', 3])],
-             [('y', kind, ['n', 3])])
-    f, i64 = TensorProto.FLOAT, TensorProto.INT64
-    save(folder, 'two', [helper.make_node('Add', ['a', 'b'], ['sum']), helper.make_node('Mul', ['a', 'b'], ['product'])],
-         [('a', f, ['n', 'm']), ('b', f, ['n', 'm'])], [('sum', f, ['n', 'm']), ('product', f, ['n', 'm'])])
-    save(folder, 'mean', [helper.make_node('ReduceMean', ['x'], ['m'], axes=[0], keepdims=1),
-                          helper.make_node('Sub', ['x', 'm'], ['y'])],
-         [('x', f, ['n', 4])], [('y', f, ['n', 4])])
-    save(folder, 'pick', [helper.make_node('Constant', [], ['table'], value=helper.make_tensor(
-        't', f, [4], [10, 20, 30, 40])), helper.make_node('Gather', ['table', 'i'], ['y'])],
-        [('i', i64, ['n'])], [('y', f, ['n'])])
-    save(folder, 'fixed', [helper.make_node('Relu', ['x'], ['y'])], [('x', f, [2, 3])], [('y', f, [2, 3])])
-    os.makedirs(os.path.join(folder, 'mlp', '3'))
-    shutil.copy(ZOO / 'mlp.onnx', os.path.join(folder, 'mlp', '3', 'model.onnx'))
+def inputs_of(arrays, binary):
+    return _serve.inputs_of(triton, arrays, binary_data=binary)
+
+
+def infer(client, model, arrays, outputs=None, binary=True, **more):
+    wanted = [triton.InferRequestedOutput(name, binary_data=binary) for name in outputs] if outputs else None
+    return client.infer(model, inputs_of(arrays, binary), outputs=wanted, **more)
 
 
 def endpoints(server):
@@ -89,22 +83,6 @@ def metrics(server):
         return
     names = {family.name for family in text_string_to_metric_families(text)}
     check('metrics_parse', {'pare_requests', 'pare_runs', 'pare_waiting_requests'} <= names, names)
-
-
-def sample(word, shape):
-    if word == 'BYTES':
-        return np.array([f'{i} ü'.encode() for i in range(int(np.prod(shape)))], object).reshape(shape)
-    if word == 'BOOL':
-        return rng.integers(0, 2, shape).astype(bool)
-    kind = np.dtype(word.lower().replace('fp', 'float'))
-    if kind.kind == 'f':
-        return rng.standard_normal(shape).astype(kind)
-    info = np.iinfo(kind)
-    return rng.integers(info.min, min(info.max, 2**63 - 1), shape, kind, endpoint=True)
-
-
-def equal(a, b):
-    return a is not None and a.shape == b.shape and (a == b).all() and (a.dtype == b.dtype or b.dtype == object)
 
 
 def accepting(server):
@@ -314,7 +292,7 @@ def batching(folder):
         stats = alone.client().get_inference_statistics(net)['model_stats'][0]
         check(f'{net}_alone', stats['execution_count'] == len(samples), stats)
         alone.stop()
-        server = Server(ZOO / f'{net}.onnx', '--max-batch', 8, '--max-delay', 3000)
+        server = Server(ZOO / f'{net}.onnx', '--max-batch', 8, '--max-delay', 3000, '--http-threads', 2)
         batched = together(server, samples, 8, net)
         stats = server.client().get_inference_statistics(net)['model_stats'][0]
         check(f'{net}_batched', stats['execution_count'] < len(samples) and
@@ -370,6 +348,33 @@ def loading(server, folder):
     check('reload_loses_nothing', not lost, lost[:2])
 
 
+def sheds(name, text, x, *words):
+    """Sixteen clients ask a model that takes milliseconds: some are refused, and all is counted."""
+    server = Server(ZOO / 'vit.onnx', '--instances', 1, '--max-batch', 1, *words)
+    shed, answered, lock = [], [], threading.Lock()
+
+    def work():
+        with server.client() as client:
+            for _ in range(8):
+                try:
+                    infer(client, 'vit', {'input': x})
+                    with lock:
+                        answered.append(1)
+                except InferenceServerException as error:
+                    with lock:
+                        shed.append(error)
+    workers = [threading.Thread(target=work) for _ in range(16)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    check(name, shed and answered and all(e.status() == '503' and text in str(e) for e in shed),
+          f'{len(shed)} shed, {len(answered)} answered; {shed[:1]}')
+    said = server.raw('GET', '/metrics')[2].decode()
+    check(f'{name}_are_counted', f'outcome="shed"}} {len(shed)}\n' in said, said[:400])
+    check(f'{name}_stops', server.stop() == 0)
+
+
 def limits(folder):
     server = Server(ZOO / 'mlp.onnx', '--max-request', '10kB')
     x = np.zeros((4, 1, 28, 28), np.float32)
@@ -381,29 +386,8 @@ def limits(folder):
     y = infer(server.client(), 'mlp', {'input': x[:1]}).as_numpy('logits')
     check('after_too_large', y.shape == (1, 10))
     check('stops', server.stop() == 0)
-    server = Server(ZOO / 'vit.onnx', '--max-queue', 2, '--instances', 1, '--max-batch', 1)
-    shed, answered, lock = [], [], threading.Lock()
-
-    def work():
-        with server.client() as client:
-            for _ in range(8):
-                try:
-                    infer(client, 'vit', {'input': x[:1]})
-                    with lock:
-                        answered.append(1)
-                except InferenceServerException as error:
-                    with lock:
-                        shed.append(error)
-    workers = [threading.Thread(target=work) for _ in range(16)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    check('sheds', shed and answered and all(e.status() == '503' for e in shed),
-          f'{len(shed)} shed, {len(answered)} answered; {shed[:1]}')
-    text = server.raw('GET', '/metrics')[2].decode()
-    check('sheds_are_counted', f'outcome="shed"}} {len(shed)}\n' in text, text[:400])
-    check('stops_full', server.stop() == 0)
+    sheds('sheds', 'as many as may', x[:1], '--max-queue', 2)
+    sheds('sheds_by_time', 'would wait', x[:1], '--max-wait', 1)
     late_requests(x[:1])
     pending()
 
@@ -412,14 +396,17 @@ def pending():
     """Bodies are under way that leave no room for another; then there is room."""
     server = Server(ZOO / 'mlp.onnx', '--max-request', '100kB', '--max-pending', '200kB')
     host, port = server.url.split(':')
-    halves = [socket.create_connection((host, int(port)), 30) for _ in range(2)]
-    for half in halves:
-        half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n' + b' ' * 80000)
-    for _ in range(200):  # until the server has read them
+    got = 0
+    for turn in range(20):  # until the server has read both; a body that comes meanwhile may leave no room for one of them
+        halves = [socket.create_connection((host, int(port)), 30) for _ in range(2)]
+        for half in halves:
+            half.sendall(b'POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n' + b' ' * 80000)
+        time.sleep(0.05 * (turn + 1))
         got, headers, body = server.raw('POST', '/v2/models/mlp/infer', b'x' * 50000)
         if got == 503:
             break
-        time.sleep(0.02)
+        for half in halves:
+            half.close()
     check('pending', got == 503 and headers.get('Retry-After') == '1' and b'waiting already' in body, f'{got} {body}')
     for half in halves:
         half.close()
@@ -454,7 +441,7 @@ def late_requests(x):
 def drain():
     """Each request that was sent before the server was gone is answered."""
     for turn in range(3):
-        server = Server(ZOO / 'mlp.onnx', '--max-delay', 2000)
+        server = Server(ZOO / 'mlp.onnx', '--max-delay', 2000, '--http-threads', 1 + turn)
         broken, counts = [], [0] * 6
         x = np.zeros((1, 1, 28, 28), np.float32)
         want = infer(server.client(), 'mlp', {'input': x}).as_numpy('logits').tobytes()

@@ -2,6 +2,7 @@
 """Sequences of pare serve with Triton's own client: an LSTM whose states the server keeps gives, whatever runs beside it,
 the bytes of its steps one by one, and the numbers of an LSTM written down here."""
 import os
+import sys
 import tempfile
 import threading
 
@@ -9,8 +10,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from _lib import check, finish
-from _serve import Server, infer, refuses
+from _lib import check, finish, report
+
+try:
+    import tritonclient.http as triton
+except ImportError as why:
+    report('SKIP', 'serve_sequences', f'needs tritonclient[http]: {why}')
+    sys.exit(0)
+from _serve import Server, inputs_of, refuses
 
 WIDTH, HIDDEN, STEPS, SEQUENCES = 5, 8, 12, 10
 rng = np.random.default_rng(3)
@@ -52,6 +59,10 @@ def save(folder, name, config=None):
         open(os.path.join(folder, name, 'config.pbtxt'), 'w').write(config)
 
 
+def infer(client, model, arrays, **more):
+    return client.infer(model, inputs_of(triton, arrays), **more)
+
+
 def sigmoid(a):
     return 1 / (1 + np.exp(-a))
 
@@ -89,7 +100,7 @@ with tempfile.TemporaryDirectory() as folder:
     save(folder, 'net', CONFIG)
     save(folder, 'free')
     server = Server(folder)
-    client = server.client()
+    client = triton.InferenceServerClient(server.url, network_timeout=60.0)
     xs = rng.normal(0, 1, (SEQUENCES, STEPS, WIDTH)).astype(np.float32)
     alone = [by_hand(client, x) for x in xs]
     want = lstm(xs[0])
@@ -97,7 +108,8 @@ with tempfile.TemporaryDirectory() as folder:
     check('is_lstm', np.abs(alone[0] - want).max() < 1e-4, np.abs(alone[0] - want).max())
     answers = [[] for _ in xs]
     names = [k + 1 if k % 2 else f'user {k}' for k in range(SEQUENCES)]  # ids are numbers or texts
-    work = [threading.Thread(target=in_sequence, args=(server.client(), *one)) for one in zip(names, xs, answers)]
+    work = [threading.Thread(target=in_sequence, args=(triton.InferenceServerClient(server.url), *one))
+            for one in zip(names, xs, answers)]
     for thread in work:
         thread.start()
     for thread in work:

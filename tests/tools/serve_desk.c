@@ -125,15 +125,17 @@ void desk_put_model(desk *d, const char *model, int version)
     desk_run("cp %s '%s'/model.onnx", from, to);
 }
 
-void desk_put_config(desk *d, const char *text)
+void desk_put_text(const desk *d, const char *name, const char *text)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/net/config.pbtxt", d->folder);
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", d->folder, name);
+    desk_run("mkdir -p \"$(dirname '%s')\"%s", path, "");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    assert_true(fputs(text, file) >= 0 && !fclose(file));
 }
+
+void desk_put_config(desk *d, const char *text) { desk_put_text(d, "net/config.pbtxt", text); }
 
 ask *desk_send_images(desk *d, const char *path, const char *words, uint32_t seed, int rows)
 {

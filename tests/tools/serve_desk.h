@@ -41,6 +41,8 @@ pare_serve_config desk_config(int64_t max_batch, int64_t delay, int64_t instance
 /* datasets/zoo/MODEL.onnx as a version of the folder's model "net", and its config.pbtxt. */
 void desk_put_model(desk *d, const char *model, int version);
 void desk_put_config(desk *d, const char *text);
+/* Writes a text to FOLDER/NAME; its folder is made. */
+void desk_put_text(const desk *d, const char *name, const char *text);
 
 int desk_setup(void **state);
 int desk_teardown(void **state);

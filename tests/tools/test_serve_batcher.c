@@ -32,6 +32,7 @@ typedef struct line {
     pare_batcher *batcher;
     wish wish[MOST];
     int count;
+    double wait; /* of the last push */
 } line;
 
 static void line_open(line *l, const pare_batcher_options *options)
@@ -48,7 +49,7 @@ static bool add(line *l, int kind, int64_t rows, double at, int64_t priority, do
 {
     wish *w = &l->wish[l->count];
     *w = (wish){{.rows = rows, .priority = priority, .queued = at, .deadline = deadline}, kind};
-    const bool fits = pare_batcher_push(l->batcher, &w->job);
+    const bool fits = pare_batcher_push(l->batcher, &w->job, &l->wait);
     l->count += fits;
     return fits;
 }
@@ -233,6 +234,33 @@ static void a_full_queue_refuses(void **state)
     pare_batcher_free(l.batcher);
 }
 
+/* Two instances at a second for ten rows: a row that waits is 50 ms for those behind it. */
+static void too_long_a_wait_is_refused(void **state)
+{
+    (void)state;
+    line l;
+    pare_jobs batch;
+    double until;
+    line_open(&l, &(pare_batcher_options){.rows = 4, .merge = true, .wait = 0.4, .instances = 2});
+    for (int i = 0; i < 3; i++) assert_true(add_plain(&l, 0, 4, 0)); /* nothing is known yet */
+    pare_batcher_ran(l.batcher, 10, 1);
+    assert_false(add_plain(&l, 0, 1, 0));
+    assert_float_equal(l.wait, 0.6, 1e-12);
+    assert_true(add(&l, 0, 1, 0, -1, INFINITY)); /* goes before them */
+    assert_float_equal(l.wait, 0, 0);
+    assert_true(pare_batcher_choose(l.batcher, 0, &batch, &until));
+    assert_int_equal(batch.rows, 1);
+    assert_true(pare_batcher_choose(l.batcher, 0, &batch, &until));
+    assert_true(add_plain(&l, 0, 1, 0)); /* behind 8 rows */
+    for (int i = 0; i < 64; i++) pare_batcher_ran(l.batcher, 10, 2);
+    assert_false(add_plain(&l, 0, 1, 0));
+    assert_float_equal(l.wait, 0.9, 1e-3); /* 9 rows at half the pace */
+    while (pare_batcher_choose(l.batcher, 0, &batch, &until)) {
+    }
+    assert_true(add_plain(&l, 0, 8, 0)); /* what finds no one is taken, however slow the model is */
+    pare_batcher_free(l.batcher);
+}
+
 /* --- several threads --- */
 
 enum { EACH = 5000, WRITERS = 3, READERS = 3 };
@@ -243,9 +271,10 @@ static void *push_all(void *user)
 {
     line *l = ((void **)user)[0];
     wish *own = ((void **)user)[1];
+    double wait;
     for (int i = 0; i < EACH; i++) {
         own[i] = (wish){{.rows = 1, .queued = pare_seconds(), .deadline = INFINITY}, i % 2};
-        while (!pare_batcher_push(l->batcher, &own[i].job)) {
+        while (!pare_batcher_push(l->batcher, &own[i].job, &wait)) {
             const struct timespec pause = {.tv_nsec = 20000};
             nanosleep(&pause, NULL);
         }
@@ -291,6 +320,50 @@ static void each_is_taken_once(void **state)
     pare_batcher_free(l.batcher);
 }
 
+typedef struct waiter {
+    line *line;
+    pare_jobs batch;
+    atomic_bool ended;
+} waiter;
+
+static void *take_one(void *user)
+{
+    waiter *w = user;
+    (void)pare_batcher_take(w->line->batcher, &w->batch);
+    atomic_store(&w->ended, true);
+    return NULL;
+}
+
+/* Pushes jobs while a thread waits, with a delay that the test would not outlive. */
+static void wakes(const pare_batcher_options *options, int count, int64_t rows)
+{
+    line l;
+    waiter w = {.line = &l};
+    pthread_t thread;
+    const struct timespec pause = {.tv_nsec = 2000000};
+    line_open(&l, options);
+    assert_int_equal(pthread_create(&thread, NULL, take_one, &w), 0);
+    for (int i = 0; i < count; i++) {
+        nanosleep(&pause, NULL);
+        assert_false(atomic_load(&w.ended));
+        assert_true(add_plain(&l, 0, 1, pare_seconds()));
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(w.batch.rows, rows);
+    pare_batcher_free(l.batcher);
+}
+
+static void who_waits_hears_of_a_batch(void **state)
+{
+    (void)state;
+    wakes(&(pare_batcher_options){.rows = 4, .merge = true, .delay = 1e6}, 4, 4);
+    wakes(&(pare_batcher_options){.rows = 4, .merge = false, .delay = 1e6}, 1, 1);
+    wakes(
+        &(pare_batcher_options){
+            .rows = 8, .merge = true, .delay = 1e6, .preferred = {3}, .preferred_count = 1},
+        3, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,7 +375,9 @@ int main(void)
         cmocka_unit_test(urgent_ones_go_first),
         cmocka_unit_test(late_ones_are_handed_out_apart),
         cmocka_unit_test(a_full_queue_refuses),
+        cmocka_unit_test(too_long_a_wait_is_refused),
         cmocka_unit_test(each_is_taken_once),
+        cmocka_unit_test(who_waits_hears_of_a_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

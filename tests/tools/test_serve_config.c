@@ -110,8 +110,27 @@ static void what_is_not_read_is_warned_of(void **state)
     assert_string_equal(warning, "c: the parameter 'a' is not read");
     parsed(d, "dynamic_batching { preserve_ordering: true priority_queue_policy { } }");
     assert_string_equal(warning, "c: 'dynamic_batching.priority_queue_policy' is not read");
-    parsed(d, "instance_group { count: 1 gpus: [0] }");
-    assert_string_equal(warning, "c: 'instance_group.gpus' is not read");
+    parsed(d, "instance_group { count: 1 profile: \"a\" }");
+    assert_string_equal(warning, "c: 'instance_group.profile' is not read");
+}
+
+static void instance_groups_choose_processors(void **state)
+{
+    desk *d = *state;
+    const pare_serve_config *c = &d->config;
+    parsed(d, "instance_group { count: 3 }");
+    assert_true(c->kind == PARE_KIND_AUTO && c->instances == 3 && c->gpu_instances == 3);
+    parsed(d, "instance_group [ { kind: KIND_AUTO }, { kind: KIND_CPU count: 2 } ]");
+    assert_true(c->kind == PARE_KIND_CPU && c->instances == 3 && !c->gpu_count);
+    parsed(d, "instance_group { kind: KIND_GPU count: 2 }");
+    assert_true(c->kind == PARE_KIND_GPU && c->gpu_count == 1);
+    assert_true(c->gpu[0].index == -1 && c->gpu[0].instances == 2);
+    parsed(d, "instance_group [ { gpus: [1, 0] count: 2 }, { kind: KIND_GPU gpus: 1 } ]");
+    assert_true(c->kind == PARE_KIND_GPU && c->gpu_count == 3);
+    assert_true(c->gpu[0].index == 1 && c->gpu[0].instances == 2);
+    assert_true(c->gpu[1].index == 0 && c->gpu[1].instances == 2);
+    assert_true(c->gpu[2].index == 1 && c->gpu[2].instances == 1);
+    assert_int_equal(warnings, 0);
 }
 
 #define STATE                                                                                      \
@@ -195,6 +214,12 @@ static void what_is_wrong_is_named(void **state)
          "expected true or false"},
         {"instance_group: 5", "instance_group: expected"},
         {"instance_group { count: 0 }", "count: expected a whole number from 1"},
+        {"instance_group { kind: KIND_TPU }", "kind is 'KIND_TPU', expected KIND_AUTO"},
+        {"instance_group { kind: 5 }", "kind: expected a text"},
+        {"instance_group { kind: KIND_CPU gpus: 0 }", "KIND_CPU has no gpus"},
+        {"instance_group { gpus: -1 }", "gpus: expected whole numbers from 0"},
+        {"instance_group { gpus: 1000 }", "gpus: expected at most 64 from 0 to 999"},
+        {"instance_group [ { kind: KIND_CPU }, { gpus: 0 } ]", "KIND_CPU and KIND_GPU together"},
         {"version_policy { latest { num_versions: 0 } }", "num_versions"},
         {"version_policy { specific { versions: [0] } }", "versions"},
         {"input { name: \"x\" data_type: TYPE_X dims: 1 }", "data_type is 'TYPE_X'"},
@@ -244,6 +269,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(defaults_are_those_of_the_protocol, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_read_is_warned_of, setup, teardown),
         cmocka_unit_test_setup_teardown(sequences_are_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(instance_groups_choose_processors, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(deep_nesting_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_files_do_no_harm, setup, teardown),

@@ -10,9 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+static int setup(void **state)
+{
+    if (desk_setup(state)) return 1;
+    hear_warnings(&((desk *)*state)->ctx);
+    return 0;
+}
 
 /* --- routes --- */
 
@@ -294,17 +300,16 @@ static void unloading_loses_no_request(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(routes_answer, desk_setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(wrong_requests_are_refused, desk_setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, desk_setup,
+        cmocka_unit_test_setup_teardown(routes_answer, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(wrong_requests_are_refused, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, setup,
                                         desk_teardown),
-        cmocka_unit_test_setup_teardown(timeouts_and_full_queues_are_told, desk_setup,
+        cmocka_unit_test_setup_teardown(timeouts_and_full_queues_are_told, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(priorities_and_timeouts_are_those_asked_for, setup,
                                         desk_teardown),
-        cmocka_unit_test_setup_teardown(priorities_and_timeouts_are_those_asked_for, desk_setup,
-                                        desk_teardown),
-        cmocka_unit_test_setup_teardown(versions_are_chosen, desk_setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(nothing_outside_is_read, desk_setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(unloading_loses_no_request, desk_setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(versions_are_chosen, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(nothing_outside_is_read, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(unloading_loses_no_request, setup, desk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

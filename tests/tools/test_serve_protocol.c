@@ -384,7 +384,7 @@ static void json_is_written(void **state)
 {
     wire *w = *state;
     const float data[] = {1, -0.5f};
-    const pare_infer_tensor t = {"y", PARE_f32, 2, {1, 2}, data, sizeof data, {0}};
+    const pare_infer_tensor t = {"y", PARE_f32, 2, {1, 2}, data, sizeof data, {0}, NULL};
     good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 0, {0}}, true));
     static const char want[] = "{\"id\":\"i\",\"model_name\":\"m\",\"model_version\":\"3\","
                                "\"outputs\":[{\"name\":\"y\",\"datatype\":\"FP32\",\"shape\":[1,2],"
@@ -419,7 +419,7 @@ static void every_type_is_written(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char want[64];
         const size_t size = (size_t)pare_type(cases[i].dtype)->bits / 8;
-        const pare_infer_tensor t = {"y", cases[i].dtype, 1, {1}, &cases[i].bits, size, {0}};
+        const pare_infer_tensor t = {"y", cases[i].dtype, 1, {1}, &cases[i].bits, size, {0}, NULL};
         good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 0, {0}}, false));
         snprintf(want, sizeof want, "\"data\":%s}]}", cases[i].text);
         assert_true(w->reply.bytes > strlen(want));
@@ -432,8 +432,8 @@ static void binary_data_are_written(void **state)
     wire *w = *state;
     const float data[] = {1, -0.5f};
     const pare_bytes text[] = {{"ab", 2}, {NULL, 0}};
-    const pare_infer_tensor t = {"y", PARE_f32, 1, {2}, data, sizeof data, {0}};
-    const pare_infer_tensor s = {"s", PARE_string, 1, {2}, text, sizeof text, {0}};
+    const pare_infer_tensor t = {"y", PARE_f32, 1, {2}, data, sizeof data, {0}, NULL};
+    const pare_infer_tensor s = {"s", PARE_string, 1, {2}, text, sizeof text, {0}, NULL};
     good(w, write_one(w, &t, (pare_infer_wanted){"y", true, 0, {0}}, true));
     assert_int_equal(w->reply.bytes, w->reply.json_bytes + 8);
     assert_memory_equal(w->reply.body + w->reply.json_bytes, data, 8);
@@ -447,7 +447,7 @@ static void classes_are_the_largest_values(void **state)
 {
     wire *w = *state;
     const float data[] = {1, 3, 2, /* ties: the first */ 5, 5, 5};
-    const pare_infer_tensor t = {"y", PARE_f32, 2, {2, 3}, data, sizeof data, {0}};
+    const pare_infer_tensor t = {"y", PARE_f32, 2, {2, 3}, data, sizeof data, {0}, NULL};
     good(w, write_one(w, &t, (pare_infer_wanted){"y", false, 2, {0}}, true));
     static const char rows[] = "\"datatype\":\"BYTES\",\"shape\":[2,2],\"data\":[\"3.000000:1\","
                                "\"2.000000:2\",\"5.000000:0\",\"5.000000:1\"]}]}";
@@ -458,7 +458,7 @@ static void classes_are_the_largest_values(void **state)
     assert_memory_equal(w->reply.body + w->reply.bytes - strlen(all), all, strlen(all));
     /* whole numbers that f32 would round are told apart */
     const int64_t large[] = {(1 << 24) + 1, (1 << 24) + 2, 1 << 24};
-    const pare_infer_tensor l = {"y", PARE_s64, 1, {3}, large, sizeof large, {0}};
+    const pare_infer_tensor l = {"y", PARE_s64, 1, {3}, large, sizeof large, {0}, NULL};
     good(w, write_one(w, &l, (pare_infer_wanted){"y", false, 3, {0}}, false));
     assert_non_null(strstr(w->reply.body, "\"16777218.000000:1\",\"16777217.000000:0\""));
 }
@@ -469,10 +469,11 @@ static void what_json_cannot_hold_is_refused(void **state)
     const float nan = NAN, inf = INFINITY;
     const uint64_t large = 1ull << 63;
     const pare_bytes damaged = {"\xff", 1};
-    const pare_infer_tensor cases[] = {{"y", PARE_f32, 1, {1}, &nan, 4, {0}},
-                                       {"y", PARE_f32, 1, {1}, &inf, 4, {0}},
-                                       {"y", PARE_u64, 1, {1}, &large, 8, {0}},
-                                       {"y", PARE_string, 1, {1}, &damaged, sizeof damaged, {0}}};
+    const pare_infer_tensor cases[] = {
+        {"y", PARE_f32, 1, {1}, &nan, 4, {0}, NULL},
+        {"y", PARE_f32, 1, {1}, &inf, 4, {0}, NULL},
+        {"y", PARE_u64, 1, {1}, &large, 8, {0}, NULL},
+        {"y", PARE_string, 1, {1}, &damaged, sizeof damaged, {0}, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(write_one(w, &cases[i], (pare_infer_wanted){"y", false, 0, {0}}, true),
                          PARE_INPUT);

@@ -74,9 +74,10 @@ static bool find(call *c, int code, pare_served **out)
             return false;
         }
     }
-    if (pare_repository_find(c->api->repository, &c->x->ctx, out, c->model, version) == PARE_OK)
-        return true;
-    pare_exchange_fail(c->x, code);
+    const pare_status st =
+        pare_repository_find(c->api->repository, &c->x->ctx, out, c->model, version);
+    if (st == PARE_OK) return true;
+    pare_exchange_fail(c->x, st == PARE_DEVICE ? PARE_HTTP_UNAVAILABLE : code);
     return false;
 }
 
@@ -111,9 +112,10 @@ static void infer_by_share(call *c)
     pare_served *s;
     pare_infer_request request;
     pare_repository *r = c->api->repository;
-    const pare_status read = pare_infer_job_read(c->x, &request);
+    const bool is_picture = pare_infer_job_is_picture(c->x);
+    const pare_status read = is_picture ? PARE_OK : pare_infer_job_read(c->x, &request);
     const char *id = NULL;
-    if (read == PARE_OK) id = request.sequence.id ? request.sequence.id : request.id;
+    if (read == PARE_OK && !is_picture) id = request.sequence.id ? request.sequence.id : request.id;
     const pare_status st = read == PARE_OK ? pare_repository_choose(r, &c->x->ctx, &s, c->model, id)
                                            : pare_repository_find(r, &c->x->ctx, &s, c->model, 0);
     if (st != PARE_OK)
@@ -121,7 +123,7 @@ static void infer_by_share(call *c)
     else if (read != PARE_OK)
         pare_infer_job_submit(NULL, s, c->x, read);
     else
-        pare_served_infer(s, c->x, &request, c->api->regions);
+        pare_served_infer(s, c->x, is_picture ? NULL : &request, c->api->regions);
 }
 
 static void infer(call *c)
@@ -369,6 +371,20 @@ bool pare_api_admit(const pare_api *api, pare_exchange *x)
         x, PARE_HTTP_UNAUTHORIZED,
         "expected the header 'Authorization: Bearer TOKEN' with the server's token");
     return false;
+}
+
+void pare_api_answer(pare_api *api, pare_exchange *x, const char *path, const char *model,
+                     const char *version, const char *region)
+{
+    const struct route *route = routes;
+    call *c = pare_arena_alloc(&x->arena, 1, sizeof *c);
+    if (!c) {
+        pare_exchange_fail(x, PARE_HTTP_UNAVAILABLE);
+        return;
+    }
+    *c = (call){.api = api, .x = x, .model = model, .version = version, .region = region};
+    while (strcmp(route->path, path) != 0) route++;
+    route->answer(c);
 }
 
 void pare_api_handle(pare_api *api, pare_exchange *x)

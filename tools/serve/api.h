@@ -19,6 +19,11 @@ bool pare_api_admit(const pare_api *api, pare_exchange *x);
 /* Makes the exchange's reply, now or later, by this thread or another. */
 void pare_api_handle(pare_api *api, pare_exchange *x);
 
+/* The same for a transport without paths: `path` is that of a row of the table of routes, as in
+   "v2/models/{m}/config"; the others fill it, or are NULL, and last as long as the exchange. */
+void pare_api_answer(pare_api *api, pare_exchange *x, const char *path, const char *model,
+                     const char *version, const char *region);
+
 /* The models' statistics as OpenMetrics text, from malloc; NULL: memory is out. */
 char *pare_metrics_text(pare_served *const *served, int count, const struct pare_shadows *shadows,
                         size_t *bytes);

@@ -14,6 +14,9 @@ struct pare_batcher {
     /* under the lock */
     pare_job *first, *last;
     int64_t waiting, hurried; /* hurried: those with a deadline */
+    int idle;                 /* threads that wait for a change */
+    int64_t rows;             /* of the jobs that wait */
+    double pace;              /* seconds a row takes, of late; 0: not known yet */
     bool hurry, closed;
 };
 
@@ -54,6 +57,7 @@ static void insert(pare_batcher *b, pare_job *job)
     *(before ? &before->next : &b->first) = job;
     if (!job->next) b->last = job;
     b->waiting++;
+    b->rows += job->rows;
     b->hurried += isfinite(job->deadline);
 }
 
@@ -66,6 +70,7 @@ static void move(pare_batcher *b, pare_job *before, pare_job *job, pare_job ***e
     **end = job;
     *end = &job->next;
     b->waiting--;
+    b->rows -= job->rows;
     b->hurried -= isfinite(job->deadline);
 }
 
@@ -172,13 +177,44 @@ bool pare_batcher_choose(pare_batcher *b, double now, pare_jobs *out, double *un
 
 /* --- from several threads --- */
 
-bool pare_batcher_push(pare_batcher *b, pare_job *job)
+/* Has this new job something to tell those who wait for a batch? They know already until when they
+   wait for others. */
+static bool is_news(const pare_batcher *b, const pare_job *job)
+{
+    if (b->waiting == 1 || b->hurry || isfinite(job->deadline)) return true;
+    const prospect p = look(b);
+    return p.full || p.preferred;
+}
+
+/* Seconds that a new job of this priority will wait: the rows before it at the pace of late. */
+static double foreseen(const pare_batcher *b, int64_t priority)
+{
+    int64_t rows = b->rows;
+    if (b->last && b->last->priority > priority) {
+        rows = 0;
+        for (const pare_job *j = b->first; j->priority <= priority; j = j->next) rows += j->rows;
+    }
+    return (double)rows * b->pace / (b->options.instances > 1 ? b->options.instances : 1);
+}
+
+/* A moving average over the last runs, some eight of them. */
+void pare_batcher_ran(pare_batcher *b, int64_t rows, double seconds)
+{
+    const double pace = seconds / (double)rows;
+    (void)pthread_mutex_lock(&b->lock);
+    b->pace += b->pace ? (pace - b->pace) / 8 : pace;
+    (void)pthread_mutex_unlock(&b->lock);
+}
+
+bool pare_batcher_push(pare_batcher *b, pare_job *job, double *wait)
 {
     (void)pthread_mutex_lock(&b->lock);
-    const bool fits = b->waiting < b->options.limit;
+    *wait = b->options.wait ? foreseen(b, job->priority) : 0;
+    const bool fits = b->waiting < b->options.limit && *wait <= b->options.wait;
+    if (*wait <= b->options.wait) *wait = 0;
     if (fits) {
         insert(b, job);
-        (void)pthread_cond_signal(&b->changed);
+        if (b->idle && is_news(b, job)) (void)pthread_cond_signal(&b->changed);
     }
     (void)pthread_mutex_unlock(&b->lock);
     return fits;
@@ -187,13 +223,15 @@ bool pare_batcher_push(pare_batcher *b, pare_job *job)
 /* Waits for a change, until this time at most. */
 static void await_change(pare_batcher *b, double until)
 {
+    b->idle++;
     if (isinf(until)) {
         (void)pthread_cond_wait(&b->changed, &b->lock);
-        return;
+    } else {
+        const double whole = floor(until);
+        const struct timespec at = {(time_t)whole, (long)((until - whole) * 1e9)};
+        (void)pthread_cond_timedwait(&b->changed, &b->lock, &at);
     }
-    const double whole = floor(until);
-    const struct timespec at = {(time_t)whole, (long)((until - whole) * 1e9)};
-    (void)pthread_cond_timedwait(&b->changed, &b->lock, &at);
+    b->idle--;
 }
 
 bool pare_batcher_take(pare_batcher *b, pare_jobs *out)

@@ -20,6 +20,8 @@ typedef struct pare_batcher_options {
     int64_t rows;  /* of a batch at most; a request that has more is a batch of its own */
     bool merge;    /* false: each request is a batch of its own */
     int64_t limit; /* requests that may wait */
+    double wait;   /* seconds that a request may be expected to wait for a batch; 0: any */
+    int instances; /* that take batches */
     double delay;  /* seconds that a request waits for others at most */
     int64_t preferred[PARE_MOST_PREFERRED]; /* (preferred_count) rows, ascending, for which a batch
                                                does not wait any longer; none: `rows` alone */
@@ -40,8 +42,11 @@ PARE_NODISCARD pare_status pare_batcher_new(pare_ctx *ctx, pare_batcher **out,
                                             const pare_batcher_options *options);
 void pare_batcher_free(pare_batcher *batcher); /* empty, or NULL */
 
-/* False: as many as may are waiting already. */
-bool pare_batcher_push(pare_batcher *batcher, pare_job *job);
+/* False: as many as may are waiting already, or *wait, the seconds that it would be expected to
+   wait, is more than it may; else *wait is 0. */
+bool pare_batcher_push(pare_batcher *batcher, pare_job *job, double *wait);
+/* A run of so many rows took so many seconds. By such runs waiting is foreseen. */
+void pare_batcher_ran(pare_batcher *batcher, int64_t rows, double seconds);
 /* Waits for a batch or late jobs. False: the queue was closed and is empty. */
 bool pare_batcher_take(pare_batcher *batcher, pare_jobs *out);
 /* What take would hand out at this time; false: it would wait until *until (INFINITY: for the next

@@ -14,6 +14,7 @@ void pare_serve_config_init(pare_serve_config *out)
                                .is_auto = true,
                                .merge = true,
                                .instances = 1,
+                               .gpu_instances = 1,
                                .queue = 1024,
                                .own_timeout = true,
                                .latest = 1,
@@ -126,20 +127,78 @@ static pare_status read_batching(reader *r, const json_t *root)
     return read_queue_policy(r, batching);
 }
 
+/* What a group says, or shows by its gpus. */
+static pare_status read_kind(reader *r, const json_t *group, pare_instance_kind *out)
+{
+    static const char *const names[] = {"KIND_AUTO", "KIND_CPU", "KIND_GPU"};
+    const char *word = names[PARE_KIND_AUTO];
+    int kind = 0;
+    if (!json_is_object(group))
+        return PARE_FAIL(r->ctx, INPUT, "%s: instance_group: expected { ... }", r->path);
+    PARE_TRY(read_text(r, group, "kind", &word));
+    while (kind < 3 && strcmp(word, names[kind]) != 0) kind++;
+    if (kind == 3)
+        return PARE_FAIL(
+            r->ctx, UNSUPPORTED,
+            "%s: instance_group.kind is '%s', expected KIND_AUTO, KIND_CPU or KIND_GPU", r->path,
+            word);
+    const bool has_gpus = json_array_size(json_object_get(group, "gpus")) > 0;
+    if (has_gpus && kind == PARE_KIND_CPU)
+        return PARE_FAIL(r->ctx, INPUT, "%s: instance_group: KIND_CPU has no gpus", r->path);
+    *out = has_gpus ? PARE_KIND_GPU : (pare_instance_kind)kind;
+    return PARE_OK;
+}
+
+/* The kind of all groups; those that do not choose join the others. */
+static pare_status read_kinds(reader *r, const json_t *list)
+{
+    pare_instance_kind *kind = &r->config->kind;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        pare_instance_kind own = PARE_KIND_AUTO;
+        PARE_TRY(read_kind(r, json_array_get(list, i), &own));
+        if (own == PARE_KIND_AUTO) continue;
+        if (*kind != PARE_KIND_AUTO && *kind != own)
+            return PARE_FAIL(r->ctx, UNSUPPORTED,
+                             "%s: instance_group: KIND_CPU and KIND_GPU together: a request's "
+                             "results would depend on which computes it",
+                             r->path);
+        *kind = own;
+    }
+    return PARE_OK;
+}
+
+/* So many runs side by side on each GPU that the group names, or on the one that is there. */
+static pare_status add_gpus(reader *r, const json_t *group, int64_t count)
+{
+    int64_t index[PARE_MOST_GPUS] = {-1};
+    int n = 0;
+    pare_serve_config *c = r->config;
+    PARE_TRY(read_ints(r, group, "gpus", 0, PARE_MOST_GPUS, index, &n));
+    for (int i = 0; i < (n ? n : 1); i++) {
+        if (c->gpu_count == PARE_MOST_GPUS || index[i] > 999)
+            return PARE_FAIL(r->ctx, INPUT,
+                             "%s: instance_group.gpus: expected at most %d from 0 to "
+                             "999",
+                             r->path, PARE_MOST_GPUS);
+        c->gpu[c->gpu_count++] = (pare_gpu_group){(int)index[i], count};
+    }
+    return PARE_OK;
+}
+
 static pare_status read_instances(reader *r, const json_t *root)
 {
     const json_t *list = json_object_get(root, "instance_group");
     int64_t all = 0;
+    PARE_TRY(read_kinds(r, list));
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *group = json_array_get(list, i);
         int64_t count = 1;
-        if (!json_is_object(group))
-            return PARE_FAIL(r->ctx, INPUT, "%s: instance_group: expected { ... }", r->path);
         PARE_TRY(read_int(r, group, "count", 1, 1024, &count));
-        warn_of_others(r, group, "instance_group.", " count name kind ");
+        warn_of_others(r, group, "instance_group.", " count name kind gpus ");
+        if (r->config->kind == PARE_KIND_GPU) PARE_TRY(add_gpus(r, group, count));
         all += count;
     }
-    if (all) r->config->instances = all;
+    if (all) r->config->instances = r->config->gpu_instances = all;
     return PARE_OK;
 }
 
@@ -159,25 +218,37 @@ static pare_status read_versions(reader *r, const json_t *root)
                      &c->specific_count);
 }
 
+static pare_status read_parameter(reader *r, const char *key, const char *text)
+{
+    pare_serve_config *c = r->config;
+    const char *what = pare_arena_printf(r->arena, "%s: %s", r->path, key);
+    const bool is_preprocess = !strcmp(key, "preprocess");
+    if (!what) return PARE_MEMORY;
+    if (!is_preprocess && strcmp(key, "traffic_weight") != 0) {
+        pare_log(r->ctx, PARE_LOG_WARNING, "%s: the parameter '%s' is not read", r->path, key);
+        return PARE_OK;
+    }
+    if (!text)
+        return PARE_FAIL(r->ctx, INPUT, "%s: parameters: '%s' has no string_value", r->path, key);
+    if (is_preprocess) return pare_preprocess_parse(r->arena, &c->preprocess, what, text);
+    if (c->shares.count) return PARE_OK; /* the command line says it */
+    return pare_shares_read(r->ctx, &c->shares, what, text);
+}
+
 /* parameters { key: "traffic_weight" value { string_value: "1:90 2:10" } } */
 static pare_status read_parameters(reader *r, const json_t *root)
 {
     const json_t *list = json_object_get(root, "parameters"), *value;
+    r->config->preprocess = (pare_preprocess_config){0};
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *one = json_array_get(list, i);
-        const char *key = "", *text = "";
+        const char *key = "", *text = NULL;
         if (!json_is_object(one))
             return PARE_FAIL(r->ctx, INPUT, "%s: parameters: expected { ... }", r->path);
         PARE_TRY(read_text(r, one, "key", &key));
         PARE_TRY(read_message(r, one, "value", &value));
         PARE_TRY(read_text(r, value, "string_value", &text));
-        if (strcmp(key, "traffic_weight") != 0)
-            pare_log(r->ctx, PARE_LOG_WARNING, "%s: the parameter '%s' is not read", r->path, key);
-        else if (!r->config->shares.count) { /* else the command line says it */
-            const char *what = pare_arena_printf(r->arena, "%s: traffic_weight", r->path);
-            if (!what) return PARE_MEMORY;
-            PARE_TRY(pare_shares_read(r->ctx, &r->config->shares, what, text));
-        }
+        PARE_TRY(read_parameter(r, key, text));
     }
     return PARE_OK;
 }
@@ -191,6 +262,8 @@ static pare_status read_tensor(reader *r, const json_t *message, const char *key
     out->name = "";
     PARE_TRY(read_text(r, message, "name", &out->name));
     PARE_TRY(read_text(r, message, "data_type", &type));
+    PARE_TRY(read_text(r, message, "label_filename", &out->labels));
+    if (out->labels && !*out->labels) out->labels = NULL;
     out->dtype = pare_config_type_find(type);
     if (!*out->name || out->dtype == PARE_NOTYPE)
         return PARE_FAIL(r->ctx, INPUT, "%s: %s '%s': data_type is '%s', expected TYPE_FP32 or so",

@@ -6,6 +6,7 @@
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/batcher.h"
+#include "tools/serve/pictures/preprocess.h"
 #include "tools/serve/sequence_config.h"
 #include "tools/serve/shares.h"
 
@@ -13,10 +14,25 @@
 typedef struct pare_config_tensor {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* without the axis of samples where max_batch is not 0 */
+    pare_shape shape;                 /* without the axis of samples where max_batch is not 0 */
+    const char *labels, *labels_path; /* the file with its classes' names, and where it lies; NULL:
+                                         there is none */
 } pare_config_tensor;
 
-enum { PARE_MOST_VERSIONS = 64 };
+/* Where a model is computed. */
+typedef enum pare_instance_kind {
+    PARE_KIND_AUTO, /* where the server computes models that do not choose */
+    PARE_KIND_CPU,
+    PARE_KIND_GPU
+} pare_instance_kind;
+
+/* Runs side by side on a GPU. */
+typedef struct pare_gpu_group {
+    int index; /* -1: the server's GPU, or the machine's first */
+    int64_t instances;
+} pare_gpu_group;
+
+enum { PARE_MOST_VERSIONS = 64, PARE_MOST_GPUS = 64 };
 typedef struct pare_serve_config {
     int64_t max_batch; /* samples of a request or a batch; 0: inputs have no axis of samples */
     bool is_auto;      /* max_batch is of the command line: for models that have such an axis */
@@ -26,6 +42,7 @@ typedef struct pare_serve_config {
     int preferred_count;
     int64_t instances; /* runs side by side */
     int64_t queue;     /* requests that may wait */
+    int64_t wait;      /* microseconds that a request may be expected to wait; 0: any */
     int64_t levels;    /* of priority; 0: priorities are not read */
     int64_t level;     /* of requests that give none */
     int64_t timeout;   /* microseconds a request may wait; 0: for ever */
@@ -35,10 +52,15 @@ typedef struct pare_serve_config {
     int specific_count;
     bool has_policy;    /* version_policy is given; else versions with a weight are served */
     pare_shares shares; /* of requests that name no version; none: the highest has all */
+    const char *file;   /* of a version's folder */
     pare_sequence_config sequences;
-    const char *file; /* of a version's folder */
+    pare_preprocess_config preprocess;
     pare_config_tensor *input, *output;
     int input_count, output_count;
+    pare_instance_kind kind;
+    int64_t gpu_instances; /* in place of `instances` on the GPU of a model that does not choose */
+    pare_gpu_group gpu[PARE_MOST_GPUS]; /* (gpu_count) of KIND_GPU */
+    int gpu_count;
 } pare_serve_config;
 
 /* The largest version, merging, one batch at a time. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/exchange.h"
+#include "tools/serve/protocol.h"
 
 #include "formats/json.h"
 
@@ -8,7 +8,7 @@
 
 void pare_exchange_init(pare_exchange *x, const pare_ctx *parent)
 {
-    *x = (pare_exchange){.method = "", .path = ""};
+    *x = (pare_exchange){.method = "", .path = "", .form = &pare_form_json};
     pare_ctx_child(&x->ctx, parent);
     pare_arena_init(&x->arena, &x->ctx);
 }
@@ -41,6 +41,13 @@ bool pare_exchange_hold(pare_exchange *x, size_t bytes)
     x->reply.retry_after = 1;
     (void)PARE_FAIL(&x->ctx, MEMORY, "requests of %zu bytes are waiting already", x->most_held);
     return false;
+}
+
+void pare_exchange_let_go(pare_exchange *x, size_t bytes)
+{
+    if (!x->held) return;
+    (void)__atomic_fetch_sub(x->held, bytes, __ATOMIC_RELAXED);
+    x->holds -= bytes;
 }
 
 int pare_reply_code(pare_status st)
@@ -76,15 +83,11 @@ void pare_exchange_text(pare_exchange *x, const char *type, char *text, size_t b
 
 static void put_json(pare_exchange *x, int code, json_t *json)
 {
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-    json_decref(json);
     free(x->reply.body); /* of a response that could not be finished */
-    x->reply.json_bytes = 0;
+    x->reply.body = NULL;
+    x->reply.bytes = x->reply.json_bytes = 0;
     x->reply.encoding = NULL;
-    x->reply.code = text ? code : PARE_HTTP_UNAVAILABLE;
-    x->reply.type = "application/json";
-    x->reply.body = text;
-    x->reply.bytes = text ? strlen(text) : 0;
+    x->form->put(x, code, json);
     x->done(x);
 }
 

@@ -31,6 +31,7 @@ typedef struct pare_reply {
     const char *allow;           /* methods, with PARE_HTTP_NOT_ALLOWED */
 } pare_reply;
 
+typedef struct pare_exchange_form pare_exchange_form; /* protocol.h */
 typedef struct pare_exchange pare_exchange;
 struct pare_exchange {
     pare_ctx ctx;
@@ -47,19 +48,25 @@ struct pare_exchange {
                          are not counted */
     size_t most_held; /* of *held */
     size_t holds;     /* bytes of this one in *held */
+    double deadline;  /* pare_seconds, after which no one waits for the reply; 0: none is given */
+    bool gone;        /* set atomically: no one waits for it any more */
+    const pare_exchange_form *form;
     pare_reply reply;
     /* Called once, by any thread, when the reply is made. The exchange may be gone when it returns.
      */
     void (*done)(pare_exchange *x);
 };
 
+/* Its form is pare_form_json. */
 void pare_exchange_init(pare_exchange *x, const pare_ctx *parent);
 /* The reply's body, too. */
 void pare_exchange_free(pare_exchange *x);
 /* Counts bytes of memory that came for the request. False: there would be too many; the context
    says so, and the reply is to be tried again. */
 bool pare_exchange_hold(pare_exchange *x, size_t bytes);
-/* They count no longer, for the body goes: the reply is made. */
+/* So many of them count no longer: that memory went. */
+void pare_exchange_let_go(pare_exchange *x, size_t bytes);
+/* None counts any longer, for the body goes: the reply is made. */
 void pare_exchange_drop_body(pare_exchange *x);
 
 /* The code for a failure that is the request's fault or not. */

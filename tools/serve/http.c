@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/serve/http.h"
 
+#include "tools/serve/listen.h"
+
 #if PARE_MICROHTTPD
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum {
-    POOL = 256 << 10, /* bytes of a connection's buffers: large bodies come in large pieces */
+    POOL = 96 << 10, /* bytes of a connection's buffers: large bodies come in large pieces, and the
+                         library writes zeros over all of it after each request */
     MOST_CONNECTIONS = 8192,
     IDLE_SECONDS = 600, /* a connection on which nothing happens is closed */
     QUIET_MS = 300,     /* draining ends when no request came for so long */
@@ -35,10 +36,9 @@ struct pare_http {
                                                 reply; that send it */
     atomic_uint seen, replies;               /* requests, and replies, so far */
     atomic_int resuming;                     /* threads that hand a reply over */
-    size_t held;                             /* bytes of requests, changed atomically */
 };
 
-/* Who goes on with a request: the thread of the transport, or who makes the reply. */
+/* Who goes on with a request: a thread of the transport, or who makes the reply. */
 enum { HANDLED, WAITING, REPLIED };
 
 typedef struct request {
@@ -113,7 +113,7 @@ static request *request_new(pare_http *http, struct MHD_Connection *connection, 
     q->x.encoding = header(q, MHD_HTTP_HEADER_CONTENT_ENCODING);
     q->x.accept_encoding = header(q, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     q->x.limit = (size_t)http->options.limit;
-    q->x.held = &http->held;
+    q->x.held = http->options.held;
     q->x.most_held = (size_t)http->options.pending;
     q->x.authorization = header(q, MHD_HTTP_HEADER_AUTHORIZATION);
     q->from = (ALIGN - announced(q, "Inference-Header-Content-Length") % ALIGN) % ALIGN;
@@ -261,43 +261,6 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 
 /* --- listening --- */
 
-static int try_listen(const struct addrinfo *at)
-{
-    const int one = 1;
-    const int fd =
-        socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at->ai_protocol);
-    if (fd < 0) return -1;
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (!bind(fd, at->ai_addr, at->ai_addrlen) && !listen(fd, SOMAXCONN)) return fd;
-    const int why = errno;
-    close(fd);
-    errno = why;
-    return -1;
-}
-
-static pare_status listen_on(pare_http *http)
-{
-    char port[16];
-    struct addrinfo *list, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    const pare_http_options *o = &http->options;
-    snprintf(port, sizeof port, "%d", o->port);
-    const int code = getaddrinfo(o->host, port, &hints, &list);
-    if (code) return PARE_FAIL(&http->ctx, IO, "--host %s: %s", o->host, gai_strerror(code));
-    for (const struct addrinfo *at = list; at && http->listener < 0; at = at->ai_next)
-        http->listener = try_listen(at);
-    freeaddrinfo(list);
-    if (http->listener < 0)
-        return PARE_FAIL(&http->ctx, IO, "%s port %d: %s", o->host, o->port, strerror(errno));
-    struct sockaddr_storage name;
-    socklen_t bytes = sizeof name;
-    if (getsockname(http->listener, (struct sockaddr *)&name, &bytes))
-        return PARE_FAIL(&http->ctx, IO, "%s: %s", o->host, strerror(errno));
-    http->port = ntohs(name.ss_family == AF_INET6
-                           ? ((const struct sockaddr_in6 *)(const void *)&name)->sin6_port
-                           : ((const struct sockaddr_in *)(const void *)&name)->sin_port);
-    return PARE_OK;
-}
-
 /* As many connections as descriptors allow, with some left for files. */
 static unsigned most_connections(void)
 {
@@ -311,6 +274,7 @@ static pare_status start(pare_http *http)
 {
     const pare_http_options *o = &http->options;
     const bool tls = o->certificate != NULL;
+    const unsigned pool = o->threads > 1 ? (unsigned)o->threads : 0; /* the library's word for 1 */
     const struct MHD_OptionItem secret[] = {
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)o->certificate},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)o->key},
@@ -318,15 +282,15 @@ static pare_status start(pare_http *http)
     };
     if (tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return PARE_FAIL(&http->ctx, UNSUPPORTED, "this libmicrohttpd was built without TLS");
-    PARE_TRY(listen_on(http));
-    http->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-                                        MHD_USE_ITC | (tls ? MHD_USE_TLS : 0u),
-                                    0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET,
-                                    http->listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
-                                    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
-                                    MHD_OPTION_CONNECTION_LIMIT, most_connections(),
-                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-                                    MHD_OPTION_ARRAY, tls ? secret : secret + 2, MHD_OPTION_END);
+    PARE_TRY(pare_listen(&http->ctx, &http->listener, o->host, o->port, &http->port));
+    http->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+            (tls ? MHD_USE_TLS : 0u),
+        0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, http->listener,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)POOL, MHD_OPTION_CONNECTION_LIMIT, most_connections(),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_THREAD_POOL_SIZE, pool,
+        MHD_OPTION_ARRAY, tls ? secret : secret + 2, MHD_OPTION_END);
     if (http->daemon) return PARE_OK;
     if (tls)
         return PARE_FAIL(&http->ctx, INPUT,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transport: HTTP/1.1 by libmicrohttpd. One thread reads requests and writes replies; what the
-   replies are is decided elsewhere. */
+/* The transport: HTTP/1.1 by libmicrohttpd. Threads of its own read requests and write replies,
+   each those of its connections; what the replies are is decided elsewhere. */
 #ifndef PARE_TOOLS_SERVE_HTTP_H
 #define PARE_TOOLS_SERVE_HTTP_H
 
@@ -11,10 +11,13 @@ typedef struct pare_http pare_http;
 typedef struct pare_http_options {
     const char *host;              /* address or name to listen on */
     int port;                      /* 0: any that is free */
+    int threads;                   /* that read requests and write replies */
     int64_t limit;                 /* bytes of a request's body at most */
     int64_t pending;               /* bytes of all that are not answered yet */
+    size_t *held;                  /* they are counted here, atomically */
     const char *certificate, *key; /* PEM text, with which TLS is spoken; NULL: it is not */
-    /* Is the request taken, whose body has not been read? Else it makes the reply. */
+    /* Called by any of the threads. Is the request taken, whose body has not been read? Else it
+       makes the reply. */
     bool (*admit)(void *user, pare_exchange *x);
     /* Makes the exchange's reply and calls its done, now or later. */
     void (*handle)(void *user, pare_exchange *x);

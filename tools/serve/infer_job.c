@@ -6,9 +6,7 @@
 #include "tools/serve/sequences.h"
 #include "tools/serve/shadow.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- inputs --- */
@@ -168,6 +166,8 @@ void pare_infer_job_release(pare_infer_job *job)
     pare_sequences_leave(job);
     pare_shadowed_free(job->copy);
     job->copy = NULL;
+    free(job->pixels);
+    job->pixels = NULL;
     if (!job->source || !job->target) return;
     for (int i = 0; i < job->served->input_count; i++)
         if (job->source[i]) pare_region_release(job->source[i]);
@@ -177,19 +177,33 @@ void pare_infer_job_release(pare_infer_job *job)
 
 /* --- the job --- */
 
-/* Bytes of JSON before the binary data: what the header says, else all. */
-static pare_status json_bytes(pare_exchange *x, size_t *out)
+bool pare_infer_job_is_picture(const pare_exchange *x)
 {
-    char *end;
-    *out = x->bytes;
-    if (!x->json_bytes) return PARE_OK;
-    errno = 0;
-    const unsigned long long bytes = strtoull(x->json_bytes, &end, 10);
-    if (errno || end == x->json_bytes || *end || *x->json_bytes == '-' || bytes > x->bytes)
+    return x->json_bytes && !strcmp(x->json_bytes, "0");
+}
+
+/* A body without JSON is the one picture of a model whose only input takes pictures. */
+static pare_status read_picture(pare_infer_job *job)
+{
+    pare_exchange *x = job->x;
+    const pare_served *s = job->served;
+    PARE_TRY(pare_encoding_decode(x));
+    if (!s->preprocess || s->input_count != 1)
         return PARE_FAIL(&x->ctx, INPUT,
-                         "Inference-Header-Content-Length is '%s', the body has %zu bytes",
-                         x->json_bytes, x->bytes);
-    *out = (size_t)bytes;
+                         "model '%s': Inference-Header-Content-Length is 0, which models are asked "
+                         "with whose only input takes pictures",
+                         s->name);
+    pare_infer_tensor *t = pare_arena_alloc(&x->arena, 1, sizeof *t);
+    pare_bytes *picture = pare_arena_alloc(&x->arena, 1, sizeof *picture);
+    if (!t || !picture) return PARE_MEMORY;
+    *picture = (pare_bytes){x->body, x->bytes};
+    *t = (pare_infer_tensor){.name = s->input[0].name,
+                             .dtype = PARE_string,
+                             .rank = s->input[0].shape.rank,
+                             .dim = {1, 1},
+                             .data = picture,
+                             .bytes = sizeof *picture};
+    job->request = (pare_infer_request){.input = t, .input_count = 1};
     return PARE_OK;
 }
 
@@ -201,14 +215,12 @@ static void set_order(pare_infer_job *job)
     const int64_t timeout = c->own_timeout && r->timeout ? r->timeout : c->timeout;
     job->job.priority = level < c->levels ? level : c->levels;
     job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
+    if (job->x->deadline > 0) job->job.deadline = fmin(job->job.deadline, job->x->deadline);
 }
 
 pare_status pare_infer_job_read(pare_exchange *x, pare_infer_request *out)
 {
-    size_t json;
-    PARE_TRY(pare_encoding_decode(x));
-    PARE_TRY(json_bytes(x, &json));
-    return pare_infer_read(&x->arena, out, x->body, x->bytes, json);
+    return x->form->read(x, out);
 }
 
 pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_exchange *x,
@@ -221,6 +233,8 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
     job->job.queued = pare_seconds();
     if (request)
         job->request = *request;
+    else if (pare_infer_job_is_picture(x))
+        PARE_TRY(read_picture(job));
     else
         PARE_TRY(pare_infer_job_read(x, &job->request));
     PARE_TRY(match_inputs(job));

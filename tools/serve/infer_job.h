@@ -21,6 +21,7 @@ typedef struct pare_infer_job {
                                         these, as in wanted, the states of its sequence */
     int wanted_count;
     pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
+    void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
     pare_sequence *sequence;        /* NULL: none */
     struct pare_infer_job *behind;  /* waits in the same sequence */
@@ -28,7 +29,9 @@ typedef struct pare_infer_job {
     pare_shadowed *shadowed; /* of which this is the run, without a reply; NULL: it is a request */
 } pare_infer_job;
 
-/* Reads the request in the exchange's body. */
+/* Is the body a picture alone, without JSON, as HTTP has it? */
+bool pare_infer_job_is_picture(const pare_exchange *x);
+/* Reads the request in the exchange's body, which is no picture. */
 PARE_NODISCARD pare_status pare_infer_job_read(pare_exchange *x, pare_infer_request *out);
 /* A request for the model; NULL: what the exchange's body says. The job lives in the exchange's
    arena. It is there after a failure, too, or NULL. regions NULL: shared memory is not served. */

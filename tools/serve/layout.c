@@ -56,23 +56,30 @@ pare_status pare_layout_list(pare_arena *arena, const char *path, char ***out, i
 
 /* --- a file of the repository --- */
 
-/* PARE_INPUT where the file, all links followed, is outside the folder around the model's. */
-static pare_status check_inside(pare_arena *arena, const char *folder, const char *file)
+/* PARE_INPUT where the file, all links followed, is outside the folder. kind: what that is. */
+static pare_status check_under(pare_arena *arena, const char *folder, const char *kind,
+                               const char *file)
 {
-    const char *slash = strrchr(folder, '/');
-    const char *parent = pare_arena_strndup(arena, folder, (size_t)(slash - folder));
-    if (!parent) return PARE_MEMORY;
-    char *root = realpath(*parent ? parent : "/", NULL), *real = realpath(file, NULL);
+    char *root = realpath(folder, NULL), *real = realpath(file, NULL);
     const size_t n = root ? strlen(root) : 0;
     pare_status st = PARE_OK;
     if (!root || !real)
         st = PARE_FAIL(arena->ctx, INPUT, "%s: %s", file, strerror(errno));
     else if (n > 1 && (strncmp(real, root, n) != 0 || real[n] != '/'))
-        st = PARE_FAIL(arena->ctx, INPUT, "%s: leads to %s, which is outside of the repository %s",
-                       file, real, root);
+        st = PARE_FAIL(arena->ctx, INPUT, "%s: leads to %s, which is outside of the %s %s", file,
+                       real, kind, root);
     free(root);
     free(real);
     return st;
+}
+
+/* The same of the folder around the model's. */
+static pare_status check_inside(pare_arena *arena, const char *folder, const char *file)
+{
+    const char *slash = strrchr(folder, '/');
+    const char *parent = pare_arena_strndup(arena, folder, (size_t)(slash - folder));
+    if (!parent) return PARE_MEMORY;
+    return check_under(arena, *parent ? parent : "/", "repository", file);
 }
 
 pare_status pare_layout_file(pare_arena *arena, const char *folder, int64_t version,
@@ -144,6 +151,19 @@ static pare_status choose_versions(pare_arena *arena, const char *folder,
                      folder, config->file);
 }
 
+/* Where the files of labels lie, which the model's own folder holds. */
+static pare_status find_labels(pare_arena *arena, const char *folder, pare_serve_config *config)
+{
+    for (int i = 0; i < config->output_count; i++) {
+        pare_config_tensor *t = &config->output[i];
+        if (!t->labels) continue;
+        t->labels_path = pare_arena_printf(arena, "%s/%s", folder, t->labels);
+        if (!t->labels_path) return PARE_MEMORY;
+        PARE_TRY(check_under(arena, folder, "model's folder", t->labels_path));
+    }
+    return PARE_OK;
+}
+
 pare_status pare_layout_read(pare_arena *arena, const char *folder, const char *name,
                              pare_serve_config *config, int64_t **out, int *count)
 {
@@ -152,6 +172,7 @@ pare_status pare_layout_read(pare_arena *arena, const char *folder, const char *
     if (!access(path, F_OK)) {
         PARE_TRY(check_inside(arena, folder, path));
         PARE_TRY(pare_serve_config_read(arena, config, path, name));
+        PARE_TRY(find_labels(arena, folder, config));
     }
     return choose_versions(arena, folder, config, out, count);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/serve/plans.h"
 
+#include "runtime/eval/eval.h"
+
 #include <pthread.h>
 
 enum { KEPT = 16 }; /* plans that no one need use */
@@ -8,22 +10,28 @@ enum { KEPT = 16 }; /* plans that no one need use */
 struct pare_plans {
     pare_ctx ctx; /* of the plans and replicas */
     const pare_model *model;
+    pare_gpu *gpu; /* NULL: the CPU */
     int instances;
-    pthread_mutex_t making; /* of who makes a plan, and of the context; runs do not wait for it */
-    pthread_mutex_t lock;   /* of what follows; taken with `making` held, or without */
+    pthread_mutex_t own; /* `making` on the CPU */
+    pthread_mutex_t
+        *making; /* of who makes or frees a plan, and of the context; runs do not wait for it */
+    pthread_mutex_t lock; /* of what follows; taken with `making` held, or without */
     pare_planned **item;
     size_t count, capacity;
     uint64_t turn;
 };
 
-pare_status pare_plans_new(pare_ctx *ctx, pare_plans **out, const pare_model *model, int instances)
+pare_status pare_plans_new(pare_ctx *ctx, pare_plans **out, const pare_model *model, pare_gpu *gpu,
+                           int instances)
 {
     pare_plans *p = pare_alloc(ctx, 1, sizeof *p);
     if (!p) return PARE_MEMORY;
     pare_ctx_child(&p->ctx, ctx);
     p->model = model;
+    p->gpu = gpu;
     p->instances = instances;
-    (void)pthread_mutex_init(&p->making, NULL); /* on Linux it does not fail */
+    p->making = gpu ? &gpu->making : &p->own;
+    (void)pthread_mutex_init(&p->own, NULL); /* on Linux it does not fail */
     (void)pthread_mutex_init(&p->lock, NULL);
     *out = p;
     return PARE_OK;
@@ -41,10 +49,12 @@ static void planned_free(pare_planned *one)
 void pare_plans_free(pare_plans *p)
 {
     if (!p) return;
+    (void)pthread_mutex_lock(p->making);
     for (size_t i = 0; i < p->count; i++) planned_free(p->item[i]);
+    (void)pthread_mutex_unlock(p->making);
     pare_free(p->item);
     (void)pthread_mutex_destroy(&p->lock);
-    (void)pthread_mutex_destroy(&p->making);
+    (void)pthread_mutex_destroy(&p->own);
     pare_free(p);
 }
 
@@ -58,28 +68,48 @@ static bool serves(const pare_planned *one, const pare_input_shape *shapes, int 
     return true;
 }
 
+/* The second run is recorded: now, when no one else makes or frees anything on the GPU. Made-up
+   inputs may be wrong for the model; then its first requests record. */
+static pare_status warm_up(pare_plans *p, const pare_replicas *replicas)
+{
+    for (int i = 0; i < pare_replicas_count(replicas); i++) {
+        pare_replica *replica = pare_replicas_at(replicas, i);
+        pare_measure_fill(replica->runner);
+        for (int turn = 0; turn < 2; turn++) {
+            const pare_batch_work work = {0};
+            const pare_status st = pare_replica_run(replica, 0, 1, &work);
+            if (st == PARE_DEVICE || st == PARE_MEMORY)
+                return pare_fail(&p->ctx, st, "%s", replica->ctx.message);
+            pare_ctx_clear(&replica->ctx);
+        }
+    }
+    return PARE_OK;
+}
+
 static pare_status planned_fill(pare_plans *p, pare_planned *one, const pare_input_shape *shapes,
                                 int count)
 {
-    const pare_plan_options options = {.threads = 1, .deterministic = true};
-    const pare_replicas_options pool = {.threads = p->instances};
+    const pare_plan_options options = {
+        .threads = 1, .deterministic = true, .device = p->gpu ? p->gpu->device : NULL};
+    const pare_replicas_options pool = {.threads = p->instances, .concurrent = true};
     PARE_TRY(pare_plan_new(&p->ctx, &one->plan, p->model, shapes, count, &options));
     const int inputs = pare_plan_input_count(one->plan);
     one->shape = pare_alloc(&p->ctx, (size_t)inputs + 1, sizeof *one->shape);
     if (!one->shape) return PARE_MEMORY;
     for (int i = 0; i < inputs; i++) one->shape[i] = pare_plan_input(one->plan, i)->shape;
-    return pare_replicas_new(&p->ctx, &one->replicas, one->plan, &pool);
+    PARE_TRY(pare_replicas_new(&p->ctx, &one->replicas, one->plan, &pool));
+    return p->gpu ? warm_up(p, one->replicas) : PARE_OK;
 }
 
-/* Under the lock: takes out the plan that was not used for longest, where more are kept than should
-   be; NULL: none. */
-static pare_planned *take_oldest(pare_plans *p)
+/* Under the lock: takes out the plan that was not used for longest, where `most` or more are kept;
+   NULL: none. */
+static pare_planned *take_oldest(pare_plans *p, size_t most)
 {
     size_t oldest = p->count;
     for (size_t i = 0; i < p->count; i++)
         if (!p->item[i]->users && (oldest == p->count || p->item[i]->used < p->item[oldest]->used))
             oldest = i;
-    if (p->count < KEPT || oldest == p->count) return NULL;
+    if (p->count < most || oldest == p->count) return NULL;
     pare_planned *one = p->item[oldest];
     p->item[oldest] = p->item[--p->count];
     return one;
@@ -89,7 +119,7 @@ static pare_planned *take_oldest(pare_plans *p)
 static pare_status insert(pare_plans *p, pare_planned *one)
 {
     (void)pthread_mutex_lock(&p->lock);
-    pare_planned *old = take_oldest(p);
+    pare_planned *old = take_oldest(p, KEPT);
     const bool has_room =
         pare_grow(&p->ctx, &p->item, &p->capacity, p->count, sizeof(pare_planned *));
     if (has_room) {
@@ -117,6 +147,28 @@ static pare_status make(pare_plans *p, pare_planned **out, const pare_input_shap
     return PARE_OK;
 }
 
+/* Frees the plan that no one has used for longest; false: there is none. */
+static bool free_oldest(pare_plans *p)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    pare_planned *old = take_oldest(p, 0);
+    (void)pthread_mutex_unlock(&p->lock);
+    planned_free(old);
+    return old != NULL;
+}
+
+/* Where memory is out, plans that are kept in case go first. */
+static pare_status make_with_room(pare_plans *p, pare_planned **out, const pare_input_shape *shapes,
+                                  int count)
+{
+    pare_status st = make(p, out, shapes, count);
+    while (st == PARE_MEMORY && free_oldest(p)) {
+        pare_ctx_clear(&p->ctx);
+        st = make(p, out, shapes, count);
+    }
+    return st;
+}
+
 /* The plan for these shapes, in use from now on; NULL: there is none. */
 static pare_planned *find_planned(pare_plans *p, const pare_input_shape *shapes, int count)
 {
@@ -138,18 +190,32 @@ pare_status pare_plans_get(pare_plans *p, pare_ctx *ctx, pare_planned **out,
     pare_status st = PARE_OK;
     *out = find_planned(p, shapes, count);
     if (*out) return PARE_OK;
-    (void)pthread_mutex_lock(&p->making);
+    (void)pthread_mutex_lock(p->making);
     *out = find_planned(p, shapes, count); /* which another has made meanwhile */
-    if (!*out) st = make(p, out, shapes, count);
+    if (!*out) st = make_with_room(p, out, shapes, count);
     if (st != PARE_OK && p->ctx.message[0]) (void)pare_fail(ctx, st, "%s", p->ctx.message);
     pare_ctx_clear(&p->ctx);
-    (void)pthread_mutex_unlock(&p->making);
+    (void)pthread_mutex_unlock(p->making);
     return st;
 }
 
 void pare_plans_put(pare_plans *p, pare_planned *planned)
 {
     (void)pthread_mutex_lock(&p->lock);
-    planned->users--;
+    const bool is_last = --planned->users == 0 && planned->is_dropped;
     (void)pthread_mutex_unlock(&p->lock);
+    if (!is_last) return;
+    (void)pthread_mutex_lock(p->making);
+    planned_free(planned);
+    (void)pthread_mutex_unlock(p->making);
+}
+
+void pare_plans_drop(pare_plans *p, pare_planned *planned)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    planned->is_dropped = true;
+    for (size_t i = 0; i < p->count; i++)
+        if (p->item[i] == planned) p->item[i] = p->item[--p->count];
+    (void)pthread_mutex_unlock(&p->lock);
+    pare_plans_put(p, planned);
 }

@@ -6,6 +6,7 @@
 #define PARE_TOOLS_SERVE_PLANS_H
 
 #include "runtime/exec/batch.h"
+#include "tools/serve/gpus.h"
 
 typedef struct pare_plans pare_plans;
 typedef struct pare_planned {
@@ -14,12 +15,14 @@ typedef struct pare_planned {
     /* of plans.c */
     pare_shape *shape; /* (plan inputs) */
     int users;
-    uint64_t used; /* when, in turns */
+    uint64_t used;   /* when, in turns */
+    bool is_dropped; /* no one gets it any more */
 } pare_planned;
 
-/* The model is borrowed. */
+/* The model is borrowed. gpu NULL: the CPU. On a GPU each replica has a stream of its own and has
+   run twice on made-up inputs, so that its captured graph is there, when a plan is handed out. */
 PARE_NODISCARD pare_status pare_plans_new(pare_ctx *ctx, pare_plans **out, const pare_model *model,
-                                          int instances);
+                                          pare_gpu *gpu, int instances);
 void pare_plans_free(pare_plans *plans); /* no one uses any; or NULL */
 
 /* The plan for these shapes, the caller's until pare_plans_put. Any thread may call; a failure's
@@ -27,4 +30,7 @@ void pare_plans_free(pare_plans *plans); /* no one uses any; or NULL */
 PARE_NODISCARD pare_status pare_plans_get(pare_plans *plans, pare_ctx *ctx, pare_planned **out,
                                           const pare_input_shape *shapes, int count);
 void pare_plans_put(pare_plans *plans, pare_planned *planned);
+/* The same where a run of it failed on the GPU: whoever asks for these shapes from now on is given
+   a plan that was made anew. */
+void pare_plans_drop(pare_plans *plans, pare_planned *planned);
 #endif

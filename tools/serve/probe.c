@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is a sample's result the same whatever is beside it? A deterministic plan promises that of every
    operator that works on each sample alone. Whether the model does, as its first axis suggests, is
-   seen when it runs: a model may take means over that axis, or reshape it away. */
+   seen when it runs: a model may take means over that axis, or reshape it away. On a GPU kernels
+   are chosen by shape, and plans of every size that batches are filled up to are compared. */
 #include "tools/serve/served.h"
 
 #include "runtime/eval/eval.h"
@@ -13,14 +14,16 @@ static const int64_t lengths[] = {1, 32, 224};
 
 typedef struct probe {
     pare_served *served;
+    pare_place *place;
     pare_ctx ctx; /* of what may fail */
-    int64_t rows;
-    pare_planned *one, *many;
+    int64_t rows, few_rows;
+    int64_t length;           /* of free axes */
+    pare_planned *few, *many; /* for few_rows samples, at first one, and for `rows` */
 } probe;
 
 /* --- plans --- */
 
-static pare_status plan(probe *p, pare_planned **out, int64_t rows, int64_t length)
+static pare_status plan(probe *p, pare_planned **out, int64_t rows)
 {
     const pare_served *s = p->served;
     pare_input_shape *shapes = pare_alloc(&p->ctx, (size_t)s->input_count + 1, sizeof *shapes);
@@ -28,19 +31,31 @@ static pare_status plan(probe *p, pare_planned **out, int64_t rows, int64_t leng
     for (int i = 0; i < s->input_count; i++) {
         shapes[i] = (pare_input_shape){s->input[i].name, s->input[i].shape};
         for (int d = 0; d < shapes[i].shape.rank; d++)
-            if (shapes[i].shape.dim[d] < 0) shapes[i].shape.dim[d] = length;
+            if (shapes[i].shape.dim[d] < 0) shapes[i].shape.dim[d] = p->length;
         if (s->options.config.max_batch) shapes[i].shape.dim[0] = rows;
     }
-    pare_status st = pare_plans_get(s->plans, &p->ctx, out, shapes, s->input_count);
+    pare_status st = pare_plans_get(p->place->plans, &p->ctx, out, shapes, s->input_count);
     pare_free(shapes);
     return st;
 }
 
+static void put_few(probe *p)
+{
+    if (p->few) pare_plans_put(p->place->plans, p->few);
+    p->few = NULL;
+}
+
 static void put(probe *p)
 {
-    if (p->one) pare_plans_put(p->served->plans, p->one);
-    if (p->many) pare_plans_put(p->served->plans, p->many);
-    p->one = p->many = NULL;
+    put_few(p);
+    if (p->many) pare_plans_put(p->place->plans, p->many);
+    p->many = NULL;
+}
+
+/* Is this no fault of the made-up inputs? */
+static bool is_final(pare_status st)
+{
+    return st == PARE_MEMORY || st == PARE_UNSUPPORTED || st == PARE_DEVICE;
 }
 
 /* Plans for one sample and for many, of the first length that has them. */
@@ -49,9 +64,10 @@ static pare_status make_plans(probe *p)
     pare_status st = PARE_OK;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         pare_ctx_clear(&p->ctx);
-        st = plan(p, &p->one, 1, lengths[i]);
-        if (st == PARE_OK && p->rows > 1) st = plan(p, &p->many, p->rows, lengths[i]);
-        if (st == PARE_OK || st == PARE_MEMORY || st == PARE_UNSUPPORTED) return st;
+        p->length = lengths[i];
+        st = plan(p, &p->few, 1);
+        if (st == PARE_OK && p->rows > 1) st = plan(p, &p->many, p->rows);
+        if (st == PARE_OK || is_final(st)) return st;
         put(p);
     }
     return st;
@@ -62,7 +78,7 @@ static void complete_outputs(const probe *p)
 {
     const pare_served *s = p->served;
     for (int i = 0; i < s->output_count; i++) {
-        const pare_value *y = pare_plan_output(p->one->plan, i);
+        const pare_value *y = pare_plan_output(p->few->plan, i);
         pare_port *port = &s->output[i];
         if (port->dtype == PARE_NOTYPE) port->dtype = y->dtype;
         if (port->shape.rank >= 0 || y->shape.rank < 0) continue;
@@ -105,45 +121,46 @@ static const char *row_at(const pare_view *many, int64_t rows, int64_t row)
     return (const char *)many->data + pare_view_bytes(many) / (size_t)rows * (size_t)row;
 }
 
-static bool is_same_row(const pare_view *one, const pare_view *many, int64_t rows, int64_t row)
+/* Are the few samples' bytes those of the many from this row on? */
+static bool is_same(const pare_view *few, const pare_view *many, int64_t rows, int64_t row)
 {
     const char *there = row_at(many, rows, row);
-    if (one->dtype == PARE_string) {
-        const pare_bytes *a = one->data, *b = (const pare_bytes *)(const void *)there;
-        for (int64_t i = 0; i < pare_view_count(one); i++)
+    if (few->dtype == PARE_string) {
+        const pare_bytes *a = few->data, *b = (const pare_bytes *)(const void *)there;
+        for (int64_t i = 0; i < pare_view_count(few); i++)
             if (!pare_bytes_equal(a[i], b[i])) return false;
         return true;
     }
-    return !pare_view_bytes(one) || !memcmp(one->data, there, pare_view_bytes(one));
+    return !pare_view_bytes(few) || !memcmp(few->data, there, pare_view_bytes(few));
 }
 
 /* Has the output a row for each sample? */
-static bool has_rows(const pare_view *one, const pare_view *many, int64_t rows)
+static bool has_rows(const probe *p, const pare_view *few, const pare_view *many)
 {
-    return one->dtype == many->dtype && one->rank == many->rank && one->rank >= 1 &&
-           one->dim[0] == 1 && many->dim[0] == rows &&
-           pare_view_count(many) == pare_view_count(one) * rows;
+    return few->dtype == many->dtype && few->rank == many->rank && few->rank >= 1 &&
+           few->dim[0] == p->few_rows && many->dim[0] == p->rows &&
+           pare_view_count(many) / p->rows == pare_view_count(few) / p->few_rows;
 }
 
-/* Runs one of the many samples alone. */
-static pare_status run_row(probe *p, int64_t row)
+/* Runs some of the many samples, from this row on, in the plan for few. */
+static pare_status run_few(probe *p, int64_t row)
 {
-    for (int i = 0; i < pare_plan_input_count(p->one->plan); i++) {
+    for (int i = 0; i < pare_plan_input_count(p->few->plan); i++) {
         const pare_view all = pare_runner_input(runner_of(p->many), i);
-        pare_view one = pare_runner_input(runner_of(p->one), i);
-        if (pare_view_bytes(&one))
-            memcpy(one.data, row_at(&all, p->rows, row), pare_view_bytes(&one));
+        pare_view few = pare_runner_input(runner_of(p->few), i);
+        if (pare_view_bytes(&few))
+            memcpy(few.data, row_at(&all, p->rows, row), pare_view_bytes(&few));
     }
-    return run(p, p->one);
+    return run(p, p->few);
 }
 
-/* The first output whose row differs from that of the sample alone; NULL: none. */
+/* The first output whose rows differ from those beside others; NULL: none. */
 static const char *find_difference(const probe *p, int64_t row)
 {
     for (int i = 0; i < p->served->output_count; i++) {
-        const pare_view one = pare_runner_output(runner_of(p->one), i);
+        const pare_view few = pare_runner_output(runner_of(p->few), i);
         const pare_view many = pare_runner_output(runner_of(p->many), i);
-        if (!has_rows(&one, &many, p->rows) || !is_same_row(&one, &many, p->rows, row))
+        if (!has_rows(p, &few, &many) || !is_same(&few, &many, p->rows, row))
             return p->served->output[i].name;
     }
     return NULL;
@@ -161,16 +178,12 @@ static bool rows_differ(const probe *p)
     return false;
 }
 
-static pare_status compare(probe *p, bool *same, char *why, size_t size)
+/* The first, the second and the last that fit. */
+static pare_status compare_few(probe *p, bool *same, char *why, size_t size)
 {
-    const int64_t rows[] = {0, 1, p->rows - 1};
-    PARE_TRY(run_many(p));
-    if (!rows_differ(p)) {
-        snprintf(why, size, "made-up samples of its inputs' types are all alike");
-        return PARE_OK;
-    }
+    const int64_t last = p->rows - p->few_rows, rows[] = {0, last > 1 ? 1 : last, last};
     for (int i = 0; i < 3; i++) {
-        PARE_TRY(run_row(p, rows[i]));
+        PARE_TRY(run_few(p, rows[i]));
         const char *output = find_difference(p, rows[i]);
         if (!output) continue;
         snprintf(why, size, "output '%s' of a sample depends on the samples beside it", output);
@@ -180,12 +193,44 @@ static pare_status compare(probe *p, bool *same, char *why, size_t size)
     return PARE_OK;
 }
 
-/* Not every model runs on made-up inputs: only memory that is out, and what has no kernel, is a
-   failure. */
-pare_status pare_served_probe(pare_served *served, bool *same, char *why, size_t size)
+static pare_status compare_size(probe *p, int64_t rows, bool *same, char *why, size_t size)
+{
+    put_few(p);
+    *same = false;
+    p->few_rows = rows;
+    PARE_TRY(plan(p, &p->few, rows));
+    return compare_few(p, same, why, size);
+}
+
+/* Plans of the sizes between. */
+static pare_status compare_sizes(probe *p, bool *same, char *why, size_t size)
+{
+    const pare_serve_config *c = &p->served->options.config;
+    for (int64_t rows = 2; *same && rows < p->rows; rows *= 2)
+        PARE_TRY(compare_size(p, rows, same, why, size));
+    for (int i = 0; *same && i < c->preferred_count; i++)
+        if (c->preferred[i] < p->rows) PARE_TRY(compare_size(p, c->preferred[i], same, why, size));
+    return PARE_OK;
+}
+
+static pare_status compare(probe *p, bool *same, char *why, size_t size)
+{
+    PARE_TRY(run_many(p));
+    if (!rows_differ(p)) {
+        snprintf(why, size, "made-up samples of its inputs' types are all alike");
+        return PARE_OK;
+    }
+    PARE_TRY(compare_few(p, same, why, size));
+    return p->place->gpu && *same ? compare_sizes(p, same, why, size) : PARE_OK;
+}
+
+/* Not every model runs on made-up inputs: only memory that is out, what has no kernel and a GPU
+   that fails are failures. */
+pare_status pare_served_probe(pare_served *served, pare_place *place, bool *same, char *why,
+                              size_t size)
 {
     const int64_t most = served->options.config.max_batch;
-    probe p = {.served = served, .rows = most > 1 ? most : 1};
+    probe p = {.served = served, .place = place, .rows = most > 1 ? most : 1, .few_rows = 1};
     *same = false;
     pare_ctx_child(&p.ctx, &served->ctx);
     pare_status st = make_plans(&p);
@@ -197,8 +242,7 @@ pare_status pare_served_probe(pare_served *served, bool *same, char *why, size_t
             *same = most == 1;
     }
     put(&p);
-    if (st == PARE_MEMORY || st == PARE_UNSUPPORTED)
-        return pare_fail(&served->ctx, st, "%s", p.ctx.message);
+    if (is_final(st)) return pare_fail(&served->ctx, st, "%s", p.ctx.message);
     if (st != PARE_OK) snprintf(why, size, "made-up samples cannot be run: %s", p.ctx.message);
     return PARE_OK;
 }

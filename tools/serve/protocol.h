@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of an inference request and of its response: JSON as the KServe protocol, version 2, has
-   it, with the extension for binary tensor data, which follow the JSON. */
+/* An inference request and its response: what they hold, whatever form a transport gives them, and
+   their form in HTTP: JSON as the KServe protocol, version 2, has it, with the extension for binary
+   tensor data, which follow the JSON. */
 #ifndef PARE_TOOLS_SERVE_PROTOCOL_H
 #define PARE_TOOLS_SERVE_PROTOCOL_H
 
 #include "runtime/graph/graph.h"
 #include "tools/serve/exchange.h"
+#include "tools/serve/labels.h"
 
 /* Where a tensor is in shared memory. */
 typedef struct pare_infer_place {
@@ -22,6 +24,7 @@ typedef struct pare_infer_tensor {
     const void *data; /* dense, row-major; of strings a pare_bytes each; NULL: in `place` */
     size_t bytes;     /* of data */
     pare_infer_place place;
+    const pare_labels *labels; /* of an output's classes; NULL: none */
 } pare_infer_tensor;
 
 /* An output that is asked for. */
@@ -78,7 +81,49 @@ typedef struct pare_infer_result {
     void *user;
 } pare_infer_result;
 
+/* The parts of reading that do not depend on the request's form; what: begins a message. NULL
+   parameters: none are given. */
+PARE_NODISCARD pare_status pare_infer_request_parameters(pare_arena *arena, pare_infer_request *out,
+                                                         const json_t *parameters);
+PARE_NODISCARD pare_status pare_infer_wanted_parameters(pare_arena *arena, pare_infer_wanted *out,
+                                                        const char *what, const json_t *parameters);
+PARE_NODISCARD pare_status pare_infer_place_parameters(pare_arena *arena, pare_infer_place *out,
+                                                       const char *what, const json_t *parameters);
+/* Makes room for so many inputs and outputs; PARE_INPUT: more than are read. */
+PARE_NODISCARD pare_status pare_infer_request_lists(pare_arena *arena, pare_infer_request *out,
+                                                    size_t inputs, size_t outputs);
+/* The elements and bytes of the tensor's type and shape. PARE_INPUT: they are too many. */
+PARE_NODISCARD pare_status pare_infer_tensor_size(pare_ctx *ctx, pare_infer_tensor *tensor,
+                                                  const char *what, int64_t *count);
+/* Does an integer type hold the value? */
+bool pare_infer_in_range(pare_dtype dtype, int64_t value);
+
+/* The parts of writing that do not depend on the response's form. */
+int64_t pare_infer_count(const pare_infer_tensor *tensor);
+/* What is sent for output i: the tensor, or its classes. PARE_INPUT: it has none. */
+PARE_NODISCARD pare_status pare_infer_sent(pare_arena *arena, pare_infer_tensor *out,
+                                           const pare_infer_result *result, int i);
+/* Puts what is sent for output i into shared memory. */
+PARE_NODISCARD pare_status pare_infer_share(pare_arena *arena, const pare_infer_result *result,
+                                            int i, const pare_infer_tensor *sent, size_t *bytes);
+/* Bytes of the tensor as binary data; false: more than a size_t. */
+bool pare_infer_binary_bytes(const pare_infer_tensor *tensor, size_t *out);
+/* Writes them and returns their end. */
+char *pare_infer_binary_put(char *at, const pare_infer_tensor *tensor);
+
 /* Makes the reply's body, type and json_bytes. PARE_INPUT: an output holds what JSON cannot. */
 PARE_NODISCARD pare_status pare_infer_write(pare_arena *arena, pare_reply *reply,
                                             const pare_infer_result *result);
+
+/* How requests are read and replies are written for a transport. */
+struct pare_exchange_form {
+    /* The inference request that the body holds. */
+    pare_status (*read)(pare_exchange *x, pare_infer_request *out);
+    /* The reply's body for a result. */
+    pare_status (*write)(pare_exchange *x, const pare_infer_result *result);
+    /* The reply's code and its body for an object or, where the code is not PARE_HTTP_OK, for
+       {"error": message}. Takes the reference; NULL: memory is out. */
+    void (*put)(pare_exchange *x, int code, json_t *json);
+};
+extern const pare_exchange_form pare_form_json; /* that of HTTP */
 #endif

@@ -28,10 +28,7 @@ pare_dtype pare_infer_type_find(const char *name)
     return PARE_NOTYPE;
 }
 
-enum {
-    MOST_LISTED = 1024,  /* inputs, and outputs, of a request */
-    MOST_JSON = 32 << 20 /* bytes; what is parsed takes many times as many */
-};
+enum { MOST_JSON = 32 << 20 /* bytes; what is parsed takes many times as many */ };
 
 /* A request while it is read. */
 typedef struct reader {
@@ -103,6 +100,13 @@ static pare_status read_place(reader *r, const json_t *parameters, const char *w
     return PARE_FAIL(r->ctx, INPUT, "%s: no 'shared_memory_byte_size'", what);
 }
 
+pare_status pare_infer_place_parameters(pare_arena *arena, pare_infer_place *out, const char *what,
+                                        const json_t *parameters)
+{
+    reader r = {.arena = arena, .ctx = arena->ctx};
+    return read_place(&r, parameters, what, out);
+}
+
 /* --- numbers in JSON --- */
 
 typedef struct filler {
@@ -113,16 +117,15 @@ typedef struct filler {
     int64_t count, at;
 } filler;
 
-/* Does an integer type hold the value? */
-static bool is_in_range(pare_dtype dtype, json_int_t value)
+bool pare_infer_in_range(pare_dtype dtype, int64_t value)
 {
     const int bits = pare_type(dtype)->bits;
     const bool has_sign =
         dtype == PARE_s8 || dtype == PARE_s16 || dtype == PARE_s32 || dtype == PARE_s64;
     if (dtype == PARE_bool) return value == 0 || value == 1;
-    if (!has_sign) return value >= 0 && (bits == 64 || value < (json_int_t)1 << bits);
+    if (!has_sign) return value >= 0 && (bits == 64 || value < (int64_t)1 << bits);
     if (bits == 64) return true;
-    const json_int_t most = ((json_int_t)1 << (bits - 1)) - 1;
+    const int64_t most = ((int64_t)1 << (bits - 1)) - 1;
     return value >= -most - 1 && value <= most;
 }
 
@@ -142,7 +145,7 @@ static bool store_number(pare_dtype dtype, void *to, const json_t *value)
     const bool truth = dtype == PARE_bool && json_is_boolean(value);
     if (!truth && !json_is_integer(value)) return false;
     const json_int_t number = truth ? json_is_true(value) : json_integer_value(value);
-    if (!is_in_range(dtype, number)) return false;
+    if (!pare_infer_in_range(dtype, number)) return false;
     memcpy(to, &number, size); /* little-endian */
     return true;
 }
@@ -271,17 +274,24 @@ static pare_status read_type(reader *r, const json_t *input, const char *what, p
     return PARE_FAIL(r->ctx, INPUT, "%s: there is no datatype '%s'", what, name);
 }
 
+pare_status pare_infer_tensor_size(pare_ctx *ctx, pare_infer_tensor *t, const char *what,
+                                   int64_t *count)
+{
+    if (pare_count_dims(t->dim, t->rank, count) && pare_type_bytes(t->dtype, *count, &t->bytes))
+        return PARE_OK;
+    return PARE_FAIL(ctx, INPUT, "%s: 'shape' is too large", what);
+}
+
 /* The tensor's elements, in shared memory, as binary data or as JSON. */
 static pare_status read_elements(reader *r, const json_t *input, const char *what,
                                  pare_infer_tensor *t)
 {
     const json_t *data = json_object_get(input, "data"), *parameters;
-    int64_t size = -1, count;
+    int64_t size = -1, count = 0;
     PARE_TRY(read_part(r, input, what, "parameters", JSON_OBJECT, &parameters));
-    PARE_TRY(read_place(r, parameters, what, &t->place));
+    PARE_TRY(pare_infer_place_parameters(r->arena, &t->place, what, parameters));
     PARE_TRY(read_count(r, parameters, what, "binary_data_size", &size));
-    if (!pare_count_dims(t->dim, t->rank, &count) || !pare_type_bytes(t->dtype, count, &t->bytes))
-        return PARE_FAIL(r->ctx, INPUT, "%s: 'shape' is too large", what);
+    PARE_TRY(pare_infer_tensor_size(r->ctx, t, what, &count));
     if ((size >= 0) + (data != NULL) + (t->place.region != NULL) != 1)
         return PARE_FAIL(r->ctx, INPUT,
                          "%s: expected one of 'data', 'binary_data_size' and "
@@ -292,6 +302,15 @@ static pare_status read_elements(reader *r, const json_t *input, const char *wha
     if (t->dtype == PARE_string || t->place.bytes == (int64_t)t->bytes) return PARE_OK;
     return PARE_FAIL(r->ctx, INPUT, "%s: shared_memory_byte_size is %lld, 'shape' takes %zu bytes",
                      what, (long long)t->place.bytes, t->bytes);
+}
+
+pare_status pare_infer_wanted_parameters(pare_arena *arena, pare_infer_wanted *w, const char *what,
+                                         const json_t *parameters)
+{
+    reader r = {.arena = arena, .ctx = arena->ctx};
+    PARE_TRY(read_place(&r, parameters, what, &w->place));
+    PARE_TRY(read_flag(&r, parameters, what, "binary_data", &w->binary));
+    return read_count(&r, parameters, what, "classification", &w->classes);
 }
 
 /* "input 'x'", or "input 2" where it has no name. */
@@ -331,9 +350,7 @@ static pare_status read_output(reader *r, const json_t *output, size_t i, pare_i
             return PARE_FAIL(r->ctx, INPUT, "%s is given twice", what);
     w->binary = out->binary;
     PARE_TRY(read_part(r, output, what, "parameters", JSON_OBJECT, &parameters));
-    PARE_TRY(read_place(r, parameters, what, &w->place));
-    PARE_TRY(read_flag(r, parameters, what, "binary_data", &w->binary));
-    return read_count(r, parameters, what, "classification", &w->classes);
+    return pare_infer_wanted_parameters(r->arena, w, what, parameters);
 }
 
 /* --- the request --- */
@@ -356,15 +373,35 @@ static pare_status read_sequence(reader *r, const json_t *parameters, const char
     return out->id ? PARE_OK : PARE_MEMORY;
 }
 
-static pare_status read_parameters(reader *r, const json_t *root, pare_infer_request *out)
+pare_status pare_infer_request_parameters(pare_arena *arena, pare_infer_request *out,
+                                          const json_t *parameters)
 {
     const char *what = "the request";
-    const json_t *parameters;
-    PARE_TRY(read_part(r, root, what, "parameters", JSON_OBJECT, &parameters));
+    reader of = {.arena = arena, .ctx = arena->ctx}, *r = &of;
     PARE_TRY(read_flag(r, parameters, what, "binary_data_output", &out->binary));
     PARE_TRY(read_count(r, parameters, what, "priority", &out->priority));
     PARE_TRY(read_sequence(r, parameters, what, &out->sequence));
     return read_count(r, parameters, what, "timeout", &out->timeout);
+}
+
+static pare_status read_parameters(reader *r, const json_t *root, pare_infer_request *out)
+{
+    const json_t *parameters;
+    PARE_TRY(read_part(r, root, "the request", "parameters", JSON_OBJECT, &parameters));
+    return pare_infer_request_parameters(r->arena, out, parameters);
+}
+
+pare_status pare_infer_request_lists(pare_arena *arena, pare_infer_request *out, size_t inputs,
+                                     size_t outputs)
+{
+    enum { MOST = 1024 };
+    if (inputs > MOST || outputs > MOST)
+        return PARE_FAIL(arena->ctx, INPUT,
+                         "the request lists %zu inputs and %zu outputs, at most %d are read",
+                         inputs, outputs, MOST);
+    out->input = pare_arena_alloc(arena, inputs + 1, sizeof *out->input);
+    out->wanted = pare_arena_alloc(arena, outputs + 1, sizeof *out->wanted);
+    return out->input && out->wanted ? PARE_OK : PARE_MEMORY;
 }
 
 static pare_status read_lists(reader *r, const json_t *root, pare_infer_request *out)
@@ -374,13 +411,7 @@ static pare_status read_lists(reader *r, const json_t *root, pare_infer_request 
     PARE_TRY(read_part(r, root, "the request", "outputs", JSON_ARRAY, &outputs));
     if (!inputs) return PARE_FAIL(r->ctx, INPUT, "the request: no array 'inputs'");
     const size_t in = json_array_size(inputs), wanted = json_array_size(outputs);
-    if (in > MOST_LISTED || wanted > MOST_LISTED)
-        return PARE_FAIL(r->ctx, INPUT,
-                         "the request lists %zu inputs and %zu outputs, at most %d are read", in,
-                         wanted, MOST_LISTED);
-    out->input = pare_arena_alloc(r->arena, in + 1, sizeof *out->input);
-    out->wanted = pare_arena_alloc(r->arena, wanted + 1, sizeof *out->wanted);
-    if (!out->input || !out->wanted) return PARE_MEMORY;
+    PARE_TRY(pare_infer_request_lists(r->arena, out, in, wanted));
     for (size_t i = 0; i < in; i++) PARE_TRY(read_input(r, json_array_get(inputs, i), i, out));
     for (size_t i = 0; i < wanted; i++)
         PARE_TRY(read_output(r, json_array_get(outputs, i), i, out));

@@ -82,6 +82,7 @@ static pare_status open_version(pare_repository *r, const entry *e, const pare_s
                                          .path = path,
                                          .version = number,
                                          .config = *config,
+                                         .gpus = r->options.gpus,
                                          .shadow = pare_shadows_find(r->options.shadows, e->name),
                                          .is_background =
                                              pare_shadows_runs(r->options.shadows, e->name),
@@ -375,14 +376,35 @@ void pare_repository_close(pare_repository *r)
 
 /* --- looking --- */
 
+static bool is_ready(const version *v) { return v->served && !pare_served_reason(v->served); }
+
+/* Why a version is not ready, or "". */
+static const char *reason_of(const version *v)
+{
+    if (!v->served) return v->reason ? v->reason : "";
+    const char *reason = pare_served_reason(v->served);
+    return reason ? reason : "";
+}
+
 /* The version that is asked for; 0: the highest that is ready. */
 static pare_served *ready_of(const entry *e, int64_t number)
 {
     pare_served *found = NULL;
     for (size_t i = 0; i < e->count; i++)
-        if (e->version[i].served && (!number || e->version[i].number == number))
+        if (is_ready(&e->version[i]) && (!number || e->version[i].number == number))
             found = e->version[i].served;
     return found;
+}
+
+/* Tells of a version whose GPU failed, where it is one that is asked for. */
+static pare_status fail_lost(const entry *e, pare_ctx *ctx, int64_t number)
+{
+    for (size_t i = 0; i < e->count; i++) {
+        const version *v = &e->version[i];
+        if (v->served && !is_ready(v) && (!number || v->number == number))
+            return PARE_FAIL(ctx, DEVICE, "model '%s' is not ready: %s", e->name, reason_of(v));
+    }
+    return PARE_OK;
 }
 
 pare_status pare_repository_find(pare_repository *r, pare_ctx *ctx, pare_served **out,
@@ -392,9 +414,10 @@ pare_status pare_repository_find(pare_repository *r, pare_ctx *ctx, pare_served 
     const entry *e = find(r, name);
     pare_served *found = e ? ready_of(e, number) : NULL;
     if (found) pare_served_keep(found);
+    const pare_status st = e && !found ? fail_lost(e, ctx, number) : PARE_OK;
     (void)pthread_mutex_unlock(&r->lock);
     *out = found;
-    if (found) return PARE_OK;
+    if (found || st != PARE_OK) return st;
     if (!e) return PARE_FAIL(ctx, INPUT, "there is no model '%s'", name);
     if (!number) return PARE_FAIL(ctx, INPUT, "model '%s' is not ready", name);
     return PARE_FAIL(ctx, INPUT, "model '%s': version %lld is not ready", name, (long long)number);
@@ -429,8 +452,7 @@ static json_t *version_json(const entry *e, const version *v)
     char number[32];
     snprintf(number, sizeof number, "%lld", (long long)v->number);
     return json_pack("{s:o, s:s, s:s, s:s}", "name", pare_json_text(e->name), "version", number,
-                     "state", v->served ? "READY" : "UNAVAILABLE", "reason",
-                     v->reason ? v->reason : "");
+                     "state", is_ready(v) ? "READY" : "UNAVAILABLE", "reason", reason_of(v));
 }
 
 json_t *pare_repository_index(pare_repository *r, bool ready)
@@ -442,7 +464,7 @@ json_t *pare_repository_index(pare_repository *r, bool ready)
         if (!e->count && !ready)
             json_array_append_new(list, json_pack("{s:o}", "name", pare_json_text(e->name)));
         for (size_t k = 0; k < e->count; k++)
-            if (e->version[k].served || !ready)
+            if (is_ready(&e->version[k]) || !ready)
                 json_array_append_new(list, version_json(e, &e->version[k]));
     }
     (void)pthread_mutex_unlock(&r->lock);
@@ -457,7 +479,7 @@ json_t *pare_repository_versions(pare_repository *r, const char *name)
     const entry *e = find(r, name);
     for (size_t k = 0; e && k < e->count; k++) {
         snprintf(number, sizeof number, "%lld", (long long)e->version[k].number);
-        if (e->version[k].served) json_array_append_new(list, json_string(number));
+        if (is_ready(&e->version[k])) json_array_append_new(list, json_string(number));
     }
     (void)pthread_mutex_unlock(&r->lock);
     return list;

@@ -13,6 +13,7 @@ typedef struct pare_repository_options {
     const char *const *path; /* (count) folders and ONNX files; borrowed */
     int count;
     pare_serve_config config;   /* of models whose config.pbtxt does not say otherwise */
+    pare_gpus *gpus;            /* that models may choose; NULL: none */
     const char *const *traffic; /* (traffic_count) "MODEL=1:90,2:10"; they go before config.pbtxt */
     int traffic_count;
     struct pare_shadows *shadows; /* outlive the repository; NULL: none */
@@ -26,7 +27,7 @@ PARE_NODISCARD pare_status pare_repository_open(pare_ctx *ctx, pare_repository *
 void pare_repository_close(pare_repository *repository);
 
 /* A reference to the version of this number that is ready; 0: the highest. PARE_INPUT: there is
- * none. */
+   none; PARE_DEVICE: its GPU failed. */
 PARE_NODISCARD pare_status pare_repository_find(pare_repository *repository, pare_ctx *ctx,
                                                 pare_served **out, const char *name,
                                                 int64_t version);

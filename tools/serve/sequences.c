@@ -385,7 +385,7 @@ static pare_infer_job *take(pare_sequences *q)
 /* Hands all jobs that may run to the batcher, which has room for all that wait here. */
 static void run_more(pare_sequences *q)
 {
-    for (;;) {
+    for (double wait;;) {
         (void)pthread_mutex_lock(&q->lock);
         pare_infer_job *job = take(q);
         (void)pthread_mutex_unlock(&q->lock);
@@ -394,7 +394,7 @@ static void run_more(pare_sequences *q)
         if (st != PARE_OK)
             pare_infer_job_fail(job, st);
         else
-            (void)pare_batcher_push(q->served->batcher, &job->job);
+            (void)pare_batcher_push(q->served->batcher, &job->job, &wait);
     }
 }
 

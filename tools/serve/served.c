@@ -54,8 +54,8 @@ static bool has_samples(const pare_served *s)
 
 /* --- what config.pbtxt says against the model --- */
 
-static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
-                                const pare_port *ports, int count, const char *kind)
+static pare_status check_tensor(pare_served *s, const pare_config_tensor *said, pare_port *ports,
+                                int count, const char *kind)
 {
     char have[256], given[256];
     const int skip = s->options.config.max_batch > 0;
@@ -70,6 +70,8 @@ static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
     for (int d = 0; fits && shape->rank >= 0 && d < said->shape.rank; d++)
         fits = shape->dim[d + skip] < 0 || said->shape.dim[d] < 0 ||
                shape->dim[d + skip] == said->shape.dim[d];
+    if (fits && said->labels)
+        return pare_labels_read(&s->arena, &ports[i].labels, said->labels_path, said->labels);
     if (fits) return PARE_OK;
     return PARE_FAIL(&s->ctx, INPUT, "%s: %s '%s' is %s %s, config.pbtxt has %s %s%s",
                      s->options.path, kind, said->name, pare_type(ports[i].dtype)->name,
@@ -78,7 +80,7 @@ static pare_status check_tensor(pare_served *s, const pare_config_tensor *said,
                      skip ? " behind the axis of samples" : "");
 }
 
-static pare_status check_config(pare_served *s)
+static pare_status check_samples(pare_served *s)
 {
     pare_serve_config *c = &s->options.config;
     const bool samples = has_samples(s);
@@ -89,6 +91,12 @@ static pare_status check_config(pare_served *s)
                          s->options.path, (long long)c->max_batch);
     if (!samples) c->max_batch = 0;
     if (!c->max_batch) c->merge = false;
+    return PARE_OK;
+}
+
+static pare_status check_tensors(pare_served *s)
+{
+    const pare_serve_config *c = &s->options.config;
     for (int i = 0; i < c->input_count; i++)
         PARE_TRY(check_tensor(s, &c->input[i], s->input, s->input_count, "input"));
     for (int i = 0; i < c->output_count; i++)
@@ -102,10 +110,24 @@ static pare_status try_samples(pare_served *s)
 {
     char why[1024] = "";
     pare_serve_config *c = &s->options.config;
-    PARE_TRY(pare_served_probe(s, &s->fills_up, why, sizeof why));
+    s->fills_up = true;
+    for (int i = 0; i < s->place_count && s->fills_up; i++)
+        PARE_TRY(pare_served_probe(s, &s->place[i], &s->fills_up, why, sizeof why));
     if (s->fills_up || !c->merge) return PARE_OK;
     pare_log(&s->ctx, PARE_LOG_WARNING, "%s: requests are not batched: %s", s->options.path, why);
     c->merge = false;
+    return PARE_OK;
+}
+
+static pare_status start_place(pare_served *s, pare_place *place)
+{
+    for (int i = 0; i < place->instances; i++, s->running++) {
+        pare_instance *one = &s->instance[s->running];
+        *one = (pare_instance){.served = s, .place = place, .index = i};
+        if (pthread_create(&one->thread, NULL, pare_instance_main, one))
+            return PARE_FAIL(&s->ctx, MEMORY, "%s: no thread for instance %d", s->options.path,
+                             s->running);
+    }
     return PARE_OK;
 }
 
@@ -115,6 +137,8 @@ static pare_status start(pare_served *s)
     pare_batcher_options queue = {.rows = c->max_batch ? c->max_batch : 1,
                                   .merge = c->merge,
                                   .limit = c->queue && !s->sequences ? c->queue : INT64_MAX,
+                                  .wait = s->sequences ? 0 : 1e-6 * (double)c->wait,
+                                  .instances = (int)c->instances,
                                   .delay = c->merge ? 1e-6 * (double)c->delay : 0,
                                   .preferred_count = c->preferred_count,
                                   .alike = pare_infer_job_alike};
@@ -122,14 +146,18 @@ static pare_status start(pare_served *s)
     PARE_TRY(pare_batcher_new(&s->ctx, &s->batcher, &queue));
     s->instance = pare_arena_alloc(&s->arena, (size_t)c->instances, sizeof *s->instance);
     if (!s->instance) return PARE_MEMORY;
-    for (; s->running < c->instances; s->running++) {
-        pare_instance *one = &s->instance[s->running];
-        *one = (pare_instance){.served = s, .index = s->running};
-        if (pthread_create(&one->thread, NULL, pare_instance_main, one))
-            return PARE_FAIL(&s->ctx, MEMORY, "%s: no thread for instance %d", s->options.path,
-                             s->running);
-    }
+    for (int i = 0; i < s->place_count; i++) PARE_TRY(start_place(s, &s->place[i]));
     return PARE_OK;
+}
+
+/* What is of the caller, and was read. */
+static void forget_texts(pare_serve_config *c)
+{
+    c->file = NULL;
+    c->sequences = (pare_sequence_config){0};
+    c->preprocess = (pare_preprocess_config){0};
+    c->input = c->output = NULL;
+    c->input_count = c->output_count = 0;
 }
 
 static pare_status fill(pare_served *s)
@@ -140,14 +168,13 @@ static pare_status fill(pare_served *s)
     if (!o->path || !s->name) return PARE_MEMORY;
     PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
     PARE_TRY(read_ports(s));
-    PARE_TRY(check_config(s));
-    PARE_TRY(pare_sequences_new(s));
-    o->config.sequences = (pare_sequence_config){0};
-    o->config.file = NULL; /* these are the caller's, and checked */
-    o->config.input = o->config.output = NULL;
-    o->config.input_count = o->config.output_count = 0;
-    PARE_TRY(pare_plans_new(&s->ctx, &s->plans, s->model, (int)o->config.instances));
+    PARE_TRY(check_samples(s));
+    PARE_TRY(pare_places_open(s));
     PARE_TRY(try_samples(s));
+    PARE_TRY(pare_preprocess_bind(s)); /* from here on the inputs are what clients see */
+    PARE_TRY(check_tensors(s));
+    PARE_TRY(pare_sequences_new(s));
+    forget_texts(&o->config);
     return start(s);
 }
 
@@ -177,7 +204,7 @@ void pare_served_close(pare_served *s)
     for (int i = 0; i < s->running; i++) (void)pthread_join(s->instance[i].thread, NULL);
     pare_sequences_free(s->sequences);
     pare_batcher_free(s->batcher);
-    pare_plans_free(s->plans);
+    pare_places_close(s);
     pare_model_free(s->model);
     pare_served_stats_free(&s->stats);
     pare_arena_free(&s->arena);

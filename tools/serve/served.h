@@ -14,12 +14,13 @@
 
 #include <pthread.h>
 
-/* An input or output of the model, as the file has it. */
+/* An input or output of the model, as clients see it. */
 typedef struct pare_port {
     const char *name;
     pare_dtype dtype;
-    pare_shape shape; /* rank -1: unknown; with the axis of samples */
-    bool is_own;      /* the server's: clients neither send nor get it */
+    pare_shape shape;    /* rank -1: unknown; with the axis of samples */
+    bool is_own;         /* the server's: clients neither send nor get it */
+    pare_labels *labels; /* of classes of an output; NULL: none */
 } pare_port;
 
 typedef struct pare_served pare_served;
@@ -30,6 +31,7 @@ typedef struct pare_served_options {
     const char *name, *path; /* path: of the ONNX file */
     int64_t version;
     pare_serve_config config;
+    pare_gpus *gpus;            /* NULL: the CPU alone */
     struct pare_shadow *shadow; /* that its requests are compared by; NULL: none */
     bool is_background;         /* it computes with what others leave of the processor */
     /* The last reference is gone: the model can be closed, but not by this thread. */
@@ -37,9 +39,18 @@ typedef struct pare_served_options {
     void *user;
 } pare_served_options;
 
+/* A processor that computes the model. */
+typedef struct pare_place {
+    pare_gpu *gpu; /* NULL: the CPU */
+    pare_plans *plans;
+    int64_t instances; /* runs side by side */
+    bool is_lost;      /* its GPU failed and works no more; changed atomically */
+} pare_place;
+
 typedef struct pare_instance {
     pare_served *served;
-    int index;
+    pare_place *place;
+    int index; /* of those of the place */
     pthread_t thread;
 } pare_instance;
 
@@ -52,7 +63,12 @@ struct pare_served {
     pare_port *input, *output;
     int input_count, output_count;
     bool fills_up; /* a sample's results are the same beside others: batches may be filled up */
-    pare_plans *plans;
+    pare_preprocess *preprocess; /* NULL: no input takes pictures */
+    pare_place *place;           /* (place_count) of one kind: results do not depend on it */
+    int place_count;
+    int lost;          /* places; changed atomically */
+    char reason[2048]; /* why, once all are lost */
+    bool is_lost;      /* and `reason` is there; changed atomically */
     pare_batcher *batcher;
     pare_sequences *sequences; /* NULL: requests do not belong together */
     pare_served_stats stats;
@@ -84,12 +100,26 @@ void pare_served_infer(pare_served *served, pare_exchange *x, const pare_infer_r
 json_t *pare_served_metadata(const pare_served *served, json_t *versions);
 json_t *pare_served_config(const pare_served *served);
 
+/* NULL: it answers requests; else why it does so no more: its GPUs failed. */
+const char *pare_served_reason(const pare_served *served);
+
 /* served_run.c: what an instance's thread does. */
 void *pare_instance_main(void *instance);
+
+/* places.c: chooses processors by the model's configuration, with plans for each. PARE_DEVICE,
+   PARE_UNSUPPORTED: there is no such GPU, or they differ. */
+PARE_NODISCARD pare_status pare_places_open(pare_served *served);
+void pare_places_close(pare_served *served);
+/* A run failed on the place's GPU, with this message, and its plan was dropped: makes it anew for
+   the next requests or, where the GPU fails again, gives the place up. */
+void pare_place_recover(pare_served *served, pare_place *place, const pare_input_shape *shapes,
+                        int count, const char *message);
+/* Is it given up, while others go on? */
+bool pare_place_is_left(const pare_served *served, const pare_place *place);
 
 /* probe.c: runs the model on made-up samples alone and beside others; *same: every output has a row
    for each sample, with the same bytes. Where it is not, or nothing could be run, `why` says so.
    Fills in types and ranks of outputs that the file does not give. */
-PARE_NODISCARD pare_status pare_served_probe(pare_served *served, bool *same, char *why,
-                                             size_t size);
+PARE_NODISCARD pare_status pare_served_probe(pare_served *served, pare_place *place, bool *same,
+                                             char *why, size_t size);
 #endif

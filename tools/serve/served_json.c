@@ -40,15 +40,18 @@ static json_t *config_list(const pare_port *ports, int count, int skip)
 {
     char type[32];
     json_t *list = json_array();
-    for (int i = 0; i < count; i++)
-        if (!ports[i].is_own)
-            json_array_append_new(
-                list,
-                json_pack("{s:o, s:s, s:o}", "name", pare_json_text(ports[i].name), "data_type",
-                          pare_infer_type_name(ports[i].dtype)
-                              ? pare_config_type_name(ports[i].dtype, type, sizeof type)
-                              : "TYPE_INVALID",
-                          "dims", shape_json(&ports[i].shape, skip)));
+    for (int i = 0; i < count; i++) {
+        if (ports[i].is_own) continue;
+        json_t *port =
+            json_pack("{s:o, s:s, s:o}", "name", pare_json_text(ports[i].name), "data_type",
+                      pare_infer_type_name(ports[i].dtype)
+                          ? pare_config_type_name(ports[i].dtype, type, sizeof type)
+                          : "TYPE_INVALID",
+                      "dims", shape_json(&ports[i].shape, skip));
+        if (ports[i].labels)
+            json_object_set_new(port, "label_filename", pare_json_text(ports[i].labels->file));
+        json_array_append_new(list, port);
+    }
     return list;
 }
 
@@ -77,24 +80,51 @@ static json_t *batching_json(const pare_serve_config *c)
                      (json_int_t)c->queue);
 }
 
+/* A group for each processor. */
+static json_t *instances_json(const pare_served *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->place_count; i++) {
+        const pare_place *p = &s->place[i];
+        json_t *group =
+            json_pack("{s:o, s:s, s:I}", "name", pare_json_text(s->name), "kind",
+                      p->gpu ? "KIND_GPU" : "KIND_CPU", "count", (json_int_t)p->instances);
+        if (p->gpu) json_object_set_new(group, "gpus", json_pack("[i]", p->gpu->device->index));
+        json_array_append_new(list, group);
+    }
+    return list;
+}
+
+static json_t *parameters_json(const pare_served *s)
+{
+    char shares[PARE_SHARES_TEXT];
+    const pare_shares *traffic = &s->options.config.shares;
+    json_t *parameters = json_object();
+    if (traffic->count)
+        json_object_set_new(parameters, "traffic_weight",
+                            json_pack("{s:s}", "string_value", pare_shares_text(traffic, shares)));
+    if (s->preprocess)
+        json_object_set_new(
+            parameters, "preprocess",
+            json_pack("{s:o}", "string_value", pare_json_text(s->preprocess->text)));
+    return parameters;
+}
+
 json_t *pare_served_config(const pare_served *s)
 {
     const pare_serve_config *c = &s->options.config;
     const int skip = c->max_batch > 0;
     const char *slash = strrchr(s->options.path, '/');
-    json_t *config =
-        json_pack("{s:o, s:s, s:s, s:o, s:I, s:o, s:o, s:[{s:o, s:s, s:I}], s:o}", "name",
-                  pare_json_text(s->name), "platform", "pare_onnx", "backend", "pare",
-                  "version_policy", policy_json(c), "max_batch_size", (json_int_t)c->max_batch,
-                  "input", config_list(s->input, s->input_count, skip), "output",
-                  config_list(s->output, s->output_count, skip), "instance_group", "name",
-                  pare_json_text(s->name), "kind", "KIND_CPU", "count", (json_int_t)c->instances,
-                  "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
-    char shares[PARE_SHARES_TEXT];
-    if (c->shares.count)
-        json_object_set_new(config, "parameters",
-                            json_pack("{s:{s:s}}", "traffic_weight", "string_value",
-                                      pare_shares_text(&c->shares, shares)));
+    json_t *config = json_pack(
+        "{s:o, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "name", pare_json_text(s->name),
+        "platform", "pare_onnx", "backend", "pare", "version_policy", policy_json(c),
+        "max_batch_size", (json_int_t)c->max_batch, "input",
+        config_list(s->input, s->input_count, skip), "output",
+        config_list(s->output, s->output_count, skip), "instance_group", instances_json(s),
+        "default_model_filename", pare_json_text(slash ? slash + 1 : s->options.path));
+    json_t *parameters = parameters_json(s);
+    if (json_object_size(parameters)) json_object_set(config, "parameters", parameters);
+    json_decref(parameters);
     if (s->sequences)
         json_object_set_new(config, "sequence_batching",
                             pare_sequence_config_json(pare_sequences_config(s->sequences)));

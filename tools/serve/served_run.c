@@ -4,7 +4,6 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
-#include "tools/serve/encoding.h"
 #include "tools/serve/sequences.h"
 #include "tools/serve/shadow.h"
 
@@ -15,6 +14,7 @@
 /* One run: some requests, one after the other along the first axis. */
 typedef struct batch_run {
     pare_served *served;
+    pare_place *place;
     pare_infer_job *first; /* linked by job.next */
     int64_t rows, filled;  /* samples, and those with what fills the plan's batch up */
     double mark[4];        /* begun, inputs there, outputs there, replies made */
@@ -27,11 +27,12 @@ static pare_infer_job *next_of(const pare_infer_job *job)
 
 /* --- inputs --- */
 
-/* The runner reads from the request's body where it can: one request that fills the batch, aligned
-   as the runner's own memory is. */
+/* On the CPU the runner reads from the request's body where it can: one request that fills the
+   batch, aligned as the runner's own memory is. A GPU's runner has pinned memory, from which the
+   GPU copies by itself. */
 static bool is_direct(const batch_run *run, const pare_infer_tensor *t)
 {
-    return t->data && !run->first->job.next && run->rows == run->filled &&
+    return !run->place->gpu && t->data && !run->first->job.next && run->rows == run->filled &&
            !((uintptr_t)t->data & 63);
 }
 
@@ -90,6 +91,7 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     *out = (pare_infer_tensor){
         .name = job->wanted[i].name, .dtype = view.dtype, .rank = view.rank, .data = view.data};
     memcpy(out->dim, view.dim, sizeof out->dim);
+    out->labels = s->output[job->output[i]].labels;
     if (!pare_infer_type_name(view.dtype))
         return PARE_FAIL(&job->x->ctx, UNSUPPORTED, "model '%s': output '%s' is of type %s",
                          s->name, out->name, pare_type(view.dtype)->onnx_name);
@@ -135,8 +137,7 @@ static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_
                                       .batched = run->served->options.config.max_batch > 0,
                                       .put = put_shared,
                                       .user = job};
-    PARE_TRY(pare_infer_write(&x->arena, &x->reply, &result));
-    PARE_TRY(pare_encoding_encode(x));
+    PARE_TRY(x->form->write(x, &result));
     if (states) PARE_TRY(pare_sequences_keep(job, output + job->wanted_count));
     x->reply.code = PARE_HTTP_OK;
     pare_shadow *shadow = run->served->options.shadow;
@@ -173,33 +174,48 @@ static int64_t fill_up(const pare_served *s, int64_t rows)
     return filled < c->max_batch ? filled : c->max_batch;
 }
 
-static pare_status plan_of(batch_run *run, pare_planned **out)
+/* The shapes of the plan's inputs: (input_count), in the first request's arena; NULL: memory is
+ * out. */
+static pare_input_shape *shapes_of(const batch_run *run)
 {
-    pare_exchange *x = run->first->x;
     const pare_served *s = run->served;
     pare_input_shape *shapes =
-        pare_arena_alloc(&x->arena, (size_t)s->input_count + 1, sizeof *shapes);
-    if (!shapes) return PARE_MEMORY;
-    for (int i = 0; i < s->input_count; i++) {
+        pare_arena_alloc(&run->first->x->arena, (size_t)s->input_count + 1, sizeof *shapes);
+    for (int i = 0; shapes && i < s->input_count; i++) {
         const pare_infer_tensor *t = run->first->input[i];
         shapes[i] = (pare_input_shape){s->input[i].name, {.rank = t->rank}};
         memcpy(shapes[i].shape.dim, t->dim, sizeof t->dim);
         if (s->options.config.max_batch) shapes[i].shape.dim[0] = run->filled;
     }
-    return pare_plans_get(s->plans, &x->ctx, out, shapes, s->input_count);
+    return shapes;
+}
+
+static pare_status run_plan(batch_run *run, const pare_input_shape *shapes, int instance)
+{
+    pare_planned *planned;
+    pare_plans *plans = run->place->plans;
+    pare_ctx *ctx = &run->first->x->ctx;
+    const pare_batch_work work = {.load = load, .take = take, .user = run};
+    PARE_TRY(pare_plans_get(plans, ctx, &planned, shapes, run->served->input_count));
+    pare_replica *replica = pare_replicas_at(planned->replicas, instance);
+    pare_ctx_clear(&replica->ctx);
+    const pare_status st = pare_replica_run(replica, 0, 1, &work);
+    if (st != PARE_OK) (void)pare_fail(ctx, st, "%s", replica->ctx.message);
+    if (st == PARE_DEVICE)
+        pare_plans_drop(plans, planned);
+    else
+        pare_plans_put(plans, planned);
+    return st;
 }
 
 static pare_status run_once(batch_run *run, int instance)
 {
-    pare_planned *planned;
-    const pare_batch_work work = {.load = load, .take = take, .user = run};
-    run->mark[0] = pare_seconds();
-    PARE_TRY(plan_of(run, &planned));
-    pare_replica *replica = pare_replicas_at(planned->replicas, instance);
-    pare_ctx_clear(&replica->ctx);
-    pare_status st = pare_replica_run(replica, 0, 1, &work);
-    if (st != PARE_OK) (void)pare_fail(&run->first->x->ctx, st, "%s", replica->ctx.message);
-    pare_plans_put(run->served->plans, planned);
+    const pare_input_shape *shapes = shapes_of(run);
+    if (!shapes) return PARE_MEMORY;
+    const pare_status st = run_plan(run, shapes, instance);
+    if (st == PARE_DEVICE)
+        pare_place_recover(run->served, run->place, shapes, run->served->input_count,
+                           run->first->x->ctx.message);
     return st;
 }
 
@@ -237,17 +253,64 @@ static void note_run(const batch_run *run)
         [PARE_STAGE_OUTPUT] = run->mark[3] - run->mark[2],
     };
     pare_served_stats_run(&run->served->stats, run->rows, seconds);
+    pare_batcher_ran(run->served->batcher, run->rows, run->mark[3] - run->mark[0]);
+}
+
+/* The GPU failed: that was no request's fault, and no request is run again for it. */
+static void fail_all(pare_infer_job *first, int code, const char *message)
+{
+    for (pare_infer_job *job = first, *next; job; job = next) {
+        pare_served *s = job->served;
+        next = next_of(job);
+        pare_served_stats_failure(&s->stats, pare_seconds() - job->job.queued);
+        pare_infer_job_release(job);
+        pare_exchange_refuse(job->x, code, "model '%s': %s", s->name, message);
+        pare_served_release(s);
+    }
+}
+
+/* Makes pixels of pictures; a request whose pictures are wrong is answered, and is not run. */
+static void preprocess(batch_run *run)
+{
+    pare_job *left = NULL, **end = &left;
+    for (pare_infer_job *job = run->first, *next; job; job = next) {
+        next = next_of(job);
+        const int64_t rows = job->job.rows;
+        const pare_status st = pare_preprocess_run(job);
+        if (st == PARE_OK) {
+            *end = &job->job;
+            end = &job->job.next;
+        } else {
+            run->rows -= rows;
+            pare_infer_job_fail(job, st);
+        }
+    }
+    *end = NULL;
+    run->first = (pare_infer_job *)(void *)left;
 }
 
 /* Runs requests together; where that fails each is run alone, so that none fails for another. */
 static void run_batch(pare_instance *instance, pare_infer_job *first, int64_t rows)
 {
-    batch_run run = {.served = instance->served, .first = first, .rows = rows};
-    run.filled = fill_up(run.served, rows);
+    char message[sizeof first->x->ctx.message];
+    batch_run run = {.served = instance->served,
+                     .place = instance->place,
+                     .first = first,
+                     .rows = rows,
+                     .mark = {pare_seconds()}};
+    preprocess(&run);
+    if (!run.first) return;
+    first = run.first;
+    run.filled = fill_up(run.served, run.rows);
     pare_shadowed *copies = NULL;
     const bool is_alone = !first->job.next;
     pare_status st = run_once(&run, instance->index);
     if (st == PARE_OK) note_run(&run);
+    if (st == PARE_DEVICE) {
+        memcpy(message, first->x->ctx.message, sizeof message);
+        fail_all(first, PARE_HTTP_BROKEN, message);
+        return;
+    }
     for (pare_infer_job *job = first, *next; job; job = next) {
         next = next_of(job);
         if (st == PARE_OK) {
@@ -277,30 +340,73 @@ static void refuse_late(pare_job *late)
     }
 }
 
+/* Those that no one waits for any more are as late as those whose time has passed. */
+static void part_gone(pare_jobs *batch)
+{
+    for (pare_job **at = &batch->jobs, *job; (job = *at);) {
+        const pare_exchange *x = ((const pare_infer_job *)(const void *)job)->x;
+        if (!__atomic_load_n(&x->gone, __ATOMIC_RELAXED)) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        batch->rows -= job->rows;
+        job->next = batch->late;
+        batch->late = job;
+    }
+}
+
 void *pare_instance_main(void *user)
 {
     pare_instance *instance = user;
+    pare_served *s = instance->served;
     pare_jobs batch;
-    if (instance->served->options.is_background) /* of Linux, a thread's; lowering it cannot fail */
+    if (s->options.is_background) /* of Linux, a thread's; lowering it cannot fail */
         (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
-    while (pare_batcher_take(instance->served->batcher, &batch)) {
+    while (!pare_place_is_left(s, instance->place) && pare_batcher_take(s->batcher, &batch)) {
+        part_gone(&batch);
         refuse_late(batch.late);
-        if (batch.jobs) run_batch(instance, (pare_infer_job *)(void *)batch.jobs, batch.rows);
+        pare_infer_job *first = (pare_infer_job *)(void *)batch.jobs;
+        if (first && __atomic_load_n(&instance->place->is_lost, __ATOMIC_ACQUIRE))
+            fail_all(first, PARE_HTTP_UNAVAILABLE, "its GPU has failed");
+        else if (first)
+            run_batch(instance, first, batch.rows);
     }
     return NULL;
 }
 
 /* --- from outside --- */
 
+/* The reply to a request that the queue has not taken. wait: seconds that were too long for it. */
+static void shed(pare_served *s, pare_exchange *x, double wait)
+{
+    const pare_serve_config *c = &s->options.config;
+    pare_served_stats_shed(&s->stats);
+    x->reply.retry_after = 1;
+    if (wait > 0)
+        pare_exchange_refuse(
+            x, PARE_HTTP_UNAVAILABLE,
+            "model '%s': the request would wait for some %.0f ms, more than the %g ms it may",
+            s->name, wait * 1e3, (double)c->wait / 1e3);
+    else
+        pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE,
+                             "model '%s': %lld requests are waiting already, as many as may",
+                             s->name, (long long)c->queue);
+    pare_served_release(s);
+}
+
 void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
 {
+    double wait;
+    bool is_full = false;
     if (st == PARE_OK && s->sequences) {
         st = pare_sequences_push(job);
         if (st == PARE_OK) return; /* and by now it may be answered */
+        is_full = x->reply.retry_after > 0;
     }
     if (st != PARE_OK) {
         pare_infer_job_release(job);
-        if (x->reply.retry_after)
+        if (is_full)
             pare_served_stats_shed(&s->stats);
         else
             pare_served_stats_failure(&s->stats, 0);
@@ -308,14 +414,9 @@ void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x
         pare_served_release(s);
         return;
     }
-    if (pare_batcher_push(s->batcher, &job->job)) return; /* and by now it may be answered */
+    if (pare_batcher_push(s->batcher, &job->job, &wait)) return; /* and by now it may be answered */
     pare_infer_job_release(job);
-    pare_served_stats_shed(&s->stats);
-    x->reply.retry_after = 1;
-    pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE,
-                         "model '%s': %lld requests are waiting already, as many as may", s->name,
-                         (long long)s->options.config.queue);
-    pare_served_release(s);
+    shed(s, x, wait);
 }
 
 void pare_served_infer(pare_served *s, pare_exchange *x, const pare_infer_request *request,

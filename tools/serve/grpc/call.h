@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two parts of the transport share: grpc.c opens and ends it, call.c answers calls.
+ */
+#ifndef PARE_TOOLS_SERVE_GRPC_CALL_H
+#define PARE_TOOLS_SERVE_GRPC_CALL_H
+#ifdef PARE_GRPC
+
+#include "tools/serve/grpc/grpc.h"
+#include "tools/serve/grpc/library.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What the queue hands out: whom it concerns. */
+typedef struct pare_grpc_event {
+    void (*on)(void *user, bool ok);
+    void *user;
+} pare_grpc_event;
+
+struct pare_grpc {
+    pare_ctx ctx; /* of requests */
+    pare_grpc_options options;
+    pare_grpc_library lib;
+    grpc_server *server;
+    grpc_completion_queue *queue;
+    pthread_t thread;
+    bool is_running; /* the thread */
+    int port;
+    atomic_bool closed;   /* requests are refused */
+    atomic_int answering; /* messages whose reply was not sent yet */
+    atomic_uint seen;     /* messages so far */
+    atomic_int sending;   /* threads that hand a reply over */
+    atomic_bool ended;    /* the server has no calls any more */
+    pare_grpc_event shutdown;
+};
+
+/* Waits for the next call, and answers it. */
+void pare_grpc_expect_call(pare_grpc *grpc);
+#endif
+#endif

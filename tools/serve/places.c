@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The processors that a model is computed on: the CPU, or GPUs of one kind, so that a request's
+   results do not depend on which of them computes it. */
+#include "tools/serve/served.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- opening --- */
+
+static pare_status get_gpu(pare_served *s, int index, pare_gpu **out)
+{
+    pare_status st = PARE_DEVICE;
+    if (s->options.gpus)
+        st = pare_gpus_get(s->options.gpus, &s->ctx, out, index);
+    else
+        (void)PARE_FAIL(&s->ctx, DEVICE, "models are computed on the CPU alone");
+    return st == PARE_OK ? st
+                         : pare_fail_prefix(&s->ctx, st, "%s: instance_group", s->options.path);
+}
+
+/* One more place, or more runs side by side of one that is there. */
+static pare_status add_place(pare_served *s, pare_gpu *gpu, int64_t instances)
+{
+    int i = 0;
+    while (i < s->place_count && s->place[i].gpu != gpu) i++;
+    if (i == s->place_count) {
+        if (i && strcmp(s->place[0].gpu->device->name, gpu->device->name) != 0)
+            return PARE_FAIL(&s->ctx, UNSUPPORTED,
+                             "%s: instance_group: GPU %d is %s and GPU %d is %s: a request's "
+                             "results would depend on which computes it",
+                             s->options.path, s->place[0].gpu->device->index,
+                             s->place[0].gpu->device->name, gpu->device->index, gpu->device->name);
+        s->place[s->place_count++] = (pare_place){.gpu = gpu};
+    }
+    s->place[i].instances += instances;
+    return PARE_OK;
+}
+
+static pare_status choose(pare_served *s)
+{
+    const pare_serve_config *c = &s->options.config;
+    pare_gpu *first = s->options.gpus ? pare_gpus_first(s->options.gpus) : NULL;
+    if (c->kind == PARE_KIND_CPU || (c->kind == PARE_KIND_AUTO && !first))
+        return add_place(s, NULL, c->instances);
+    if (c->kind == PARE_KIND_AUTO) return add_place(s, first, c->gpu_instances);
+    for (int i = 0; i < c->gpu_count; i++) {
+        pare_gpu *gpu;
+        PARE_TRY(get_gpu(s, c->gpu[i].index, &gpu));
+        PARE_TRY(add_place(s, gpu, c->gpu[i].instances));
+    }
+    return PARE_OK;
+}
+
+pare_status pare_places_open(pare_served *s)
+{
+    pare_serve_config *c = &s->options.config;
+    s->place = pare_arena_alloc(&s->arena, (size_t)c->gpu_count + 1, sizeof *s->place);
+    if (!s->place) return PARE_MEMORY;
+    PARE_TRY(choose(s));
+    c->instances = 0;
+    for (int i = 0; i < s->place_count; i++) {
+        pare_place *p = &s->place[i];
+        PARE_TRY(pare_plans_new(&s->ctx, &p->plans, s->model, p->gpu, (int)p->instances));
+        c->instances += p->instances;
+    }
+    return PARE_OK;
+}
+
+void pare_places_close(pare_served *s)
+{
+    for (int i = 0; i < s->place_count; i++) pare_plans_free(s->place[i].plans);
+}
+
+/* --- a GPU that fails --- */
+
+/* Of several that find it out at once one counts it. */
+static void give_up(pare_served *s, pare_place *place, const char *message)
+{
+    if (__atomic_exchange_n(&place->is_lost, true, __ATOMIC_ACQ_REL)) return;
+    if (__atomic_add_fetch(&s->lost, 1, __ATOMIC_ACQ_REL) < s->place_count) return;
+    snprintf(s->reason, sizeof s->reason, "%s", message);
+    __atomic_store_n(&s->is_lost, true, __ATOMIC_RELEASE);
+}
+
+void pare_place_recover(pare_served *s, pare_place *place, const pare_input_shape *shapes,
+                        int count, const char *message)
+{
+    pare_ctx ctx;
+    pare_planned *planned;
+    pare_ctx_child(&ctx, &s->ctx);
+    const pare_status st = pare_plans_get(place->plans, &ctx, &planned, shapes, count);
+    if (st == PARE_OK) {
+        pare_plans_put(place->plans, planned);
+        pare_log(&ctx, PARE_LOG_WARNING, "model '%s': a run failed, its plan was made anew: %s",
+                 s->name, message);
+    } else if (st == PARE_DEVICE) {
+        pare_log(&ctx, PARE_LOG_WARNING, "model '%s' is no more computed on %s: %s", s->name,
+                 place->gpu->device->name, ctx.message);
+        give_up(s, place, ctx.message);
+    }
+}
+
+bool pare_place_is_left(const pare_served *s, const pare_place *place)
+{
+    return __atomic_load_n(&place->is_lost, __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(&s->lost, __ATOMIC_ACQUIRE) < s->place_count;
+}
+
+const char *pare_served_reason(const pare_served *s)
+{
+    return __atomic_load_n(&s->is_lost, __ATOMIC_ACQUIRE) ? s->reason : NULL;
+}
