@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What pare serve does with traffic besides answering it: shadows, shares of versions.
+# What pare serve does with traffic besides answering it: shadows, shares of versions,
+# sequences.
 name=serve_traffic
 . "$(dirname "$0")/_lib.sh"
 if ! command -v curl >/dev/null 2>&1; then
@@ -60,4 +61,39 @@ for i in 1 2 3 4 5 6; do
 done | sort -u >.test.body
 [ "$(wc -l <.test.body)" = 1 ] && pass share_sticks || fail share_sticks "$(cat .test.body)"
 ends && pass share_end || fail share_end "$(cat .test.served)"
+
+# --- sequences ---
+if ! command -v protoc >/dev/null 2>&1; then
+    skip sequences "protoc is not installed"
+    finish
+    exit
+fi
+row='type { tensor_type { elem_type: 1 shape { dim { dim_param: "n" } dim { dim_value: 1 } } } }'
+onnx_of sum <<END
+ir_version: 8 opset_import { domain: "" version: 17 } graph { name: "sum"
+node { op_type: "Add" input: "x" input: "before" output: "after" }
+node { op_type: "Neg" input: "after" output: "y" }
+input { name: "x" $row } input { name: "before" $row } output { name: "y" $row } output { name: "after" $row } }
+END
+mkdir -p stateful/sum/1
+mv sum.onnx stateful/sum/1/model.onnx
+cat >stateful/sum/config.pbtxt <<END
+max_batch_size: 4
+sequence_batching { state { input_name: "before" output_name: "after" data_type: TYPE_FP32 dims: 1 } }
+END
+starts stateful
+# adds NAME WORD ID START END: a sequence's request of 1 is answered with the word
+adds() {
+    curl -s --max-time 60 "$url/v2/models/sum/infer" -d "{\"parameters\": {\"sequence_id\": $3, \"sequence_start\": $4,
+        \"sequence_end\": $5}, \"inputs\": [{\"name\": \"x\", \"shape\": [1, 1], \"datatype\": \"FP32\", \"data\": [1]}]}" >.test.body
+    has "$2" .test.body && pass "$1" || fail "$1" "'$2' is missing in: $(head -c 400 .test.body)"
+}
+adds sequence_first '"data":[-1.0]' 7 true false
+adds sequence_other '"data":[-1.0]' '"seven"' true false
+adds sequence_second '"data":[-2.0]' 7 false false
+adds sequence_last '"data":[-3.0]' 7 false true
+adds sequence_over "the sequence '7' has not begun or has ended" 7 false false
+adds sequence_none 'expected a sequence_id' 0 true false
+holds sequence_metrics 'pare_open_sequences{model="sum",version="1"} ' metrics
+ends && pass sequence_end || fail sequence_end "$(cat .test.served)"
 finish

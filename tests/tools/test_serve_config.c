@@ -153,6 +153,36 @@ static void instance_groups_choose_processors(void **state)
     assert_int_equal(warnings, 0);
 }
 
+#define STATE                                                                                      \
+    "sequence_batching { state { input_name: \"h\" output_name: \"n\" data_type: TYPE_FP32"
+#define CONTROL "sequence_batching { control_input { name: \"s\" control { "
+
+static void sequences_are_read(void **state)
+{
+    desk *d = *state;
+    const pare_sequence_config *s = &d->config.sequences;
+    parsed(d,
+           "max_batch_size: 4 " CONTROL "kind: CONTROL_SEQUENCE_START fp32_false_true: [-1, 2] } } "
+           "control_input { name: \"c\" control { kind: CONTROL_SEQUENCE_CORRID data_type: "
+           "TYPE_STRING } } state { input_name: \"h\" output_name: \"n\" data_type: TYPE_FP16 "
+           "dims: [-1, 3] initial_state { dims: [0, 3] } } oldest { max_candidate_sequences: 9 "
+           "max_queue_delay_microseconds: 7 } max_sequence_idle_microseconds: 11 }");
+    assert_int_equal(warnings, 0);
+    assert_true(s->is_used && s->is_oldest && s->most == 9 && s->idle == 11);
+    assert_true(d->config.merge && d->config.delay == 7);
+    assert_true(s->control_count == 2 && s->control[0].kind == PARE_CONTROL_START);
+    assert_true(s->control[0].dtype == PARE_f32 && s->control[0].value[0] == -1 &&
+                s->control[0].value[1] == 2);
+    assert_true(s->control[1].dtype == PARE_string);
+    assert_true(s->state_count == 1 && s->state[0].dtype == PARE_f16);
+    assert_true(s->state[0].shape.dim[0] == -1 && s->state[0].initial.dim[0] == 0);
+    parsed(d, "sequence_batching { direct { } iterative_sequence: true }");
+    assert_string_equal(warning, "c: 'sequence_batching.iterative_sequence' is not read");
+    assert_true(s->is_used && !s->is_oldest && !s->most && s->idle == 1000000);
+    parsed(d, "");
+    assert_false(s->is_used);
+}
+
 static void what_is_wrong_is_named(void **state)
 {
     static const struct {
@@ -172,7 +202,22 @@ static void what_is_wrong_is_named(void **state)
         {"platform: \"pytorch_libtorch\"", "only ONNX models are served"},
         {"backend: \"python\"", "only ONNX models are served"},
         {"ensemble_scheduling { }", "ensemble_scheduling: has 0 steps, expected 1 to 256"},
-        {"sequence_batching { }", "sequence_batching is not served"},
+        {"sequence_batching: 1", "sequence_batching: expected { ... }"},
+        {"sequence_batching { } dynamic_batching { }", "not both"},
+        {"sequence_batching { direct { } oldest { max_candidate_sequences: 1 } }", "not both"},
+        {"sequence_batching { oldest { } }", "oldest needs max_candidate_sequences"},
+        {"sequence_batching { max_sequence_idle_microseconds: 0 }", "max_sequence_idle"},
+        {"sequence_batching { state: 5 }", "state: expected { ... }"},
+        {"sequence_batching { state { input_name: \"h\" } }", "expected input_name, output_name"},
+        {STATE " dims: 4 initial_state { data_file: \"f\" } } }", "only zero_data is served"},
+        {STATE " dims: 4 initial_state { dims: 5 zero_data: true } } }",
+         "dims of its initial_state"},
+        {STATE " dims: -1 } }", "with numbers in place of -1"},
+        {"sequence_batching { control_input { } }", "expected a name and a control"},
+        {CONTROL "kind: CONTROL_OTHER } } }", "there is no kind 'CONTROL_OTHER'"},
+        {CONTROL "kind: CONTROL_SEQUENCE_END } } }", "control_input 's': CONTROL_SEQUENCE_END"},
+        {CONTROL "int32_false_true: 1 } } }", "expected int32_false_true"},
+        {CONTROL "kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } } }", "is 'TYPE_FP32'"},
         {"parameters: 5", "parameters: expected { ... }"},
         {"parameters { key: \"traffic_weight\" value { string_value: \"1\" } }",
          "c: traffic_weight: '1': expected VERSION:WEIGHT"},
@@ -244,6 +289,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(steps_of_an_ensemble_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(defaults_are_those_of_the_protocol, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_read_is_warned_of, setup, teardown),
+        cmocka_unit_test_setup_teardown(sequences_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(instance_groups_choose_processors, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(deep_nesting_is_refused, setup, teardown),

@@ -87,6 +87,32 @@ static void every_field_is_read(void **state)
     assert_true(r->wanted[1].binary && r->wanted[1].classes == 5);
 }
 
+static void sequences_are_read(void **state)
+{
+    static const struct {
+        const char *parameters, *id;
+        bool start, end;
+    } cases[] = {
+        {"", NULL, false, false},
+        {"\"sequence_id\": 0, \"sequence_start\": true", NULL, true, false},
+        {"\"sequence_id\": \"\", \"sequence_end\": true", NULL, false, true},
+        {"\"sequence_id\": 42", "42", false, false},
+        {"\"sequence_id\": \"a b\", \"sequence_start\": true, \"sequence_end\": false", "a b", true,
+         false},
+        {"\"sequence_id\": 9223372036854775807", "9223372036854775807", false, false},
+    };
+    wire *w = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[256];
+        snprintf(json, sizeof json, "{\"inputs\": [], \"parameters\": {%s}}", cases[i].parameters);
+        good(w, read_json(w, json));
+        const pare_infer_sequence *s = &w->request.sequence;
+        assert_true(!s->id == !cases[i].id);
+        if (s->id) assert_string_equal(s->id, cases[i].id);
+        assert_true(s->start == cases[i].start && s->end == cases[i].end);
+    }
+}
+
 static void every_type_is_read(void **state)
 {
     static const struct {
@@ -188,6 +214,10 @@ static void what_is_wrong_is_named(void **state)
         {"{\"id\": \"a\\u0000b\", \"inputs\": []}", "'id' is not a text"},
         {"{\"inputs\": [], \"parameters\": {\"priority\": -1}}", "'priority'"},
         {"{\"inputs\": [], \"parameters\": {\"binary_data_output\": 1}}", "'binary_data_output'"},
+        {"{\"inputs\": [], \"parameters\": {\"sequence_id\": 1.5}}", "'sequence_id'"},
+        {"{\"inputs\": [], \"parameters\": {\"sequence_id\": \"a\\u0000\"}}", "'sequence_id'"},
+        {"{\"inputs\": [], \"parameters\": {\"sequence_start\": 0}}", "'sequence_start'"},
+        {"{\"inputs\": [], \"parameters\": {\"sequence_end\": \"\"}}", "'sequence_end'"},
         {"{\"inputs\": [], \"outputs\": [{}]}", "output 0: no 'name'"},
         {"{\"inputs\": [], \"outputs\": [{\"name\": \"y\"}, {\"name\": \"y\"}]}",
          "output 'y' is given twice"},
@@ -460,6 +490,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_field_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(sequences_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(every_type_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(binary_data_are_borrowed, setup, teardown),
         cmocka_unit_test_setup_teardown(places_in_shared_memory_are_noted, setup, teardown),

@@ -33,9 +33,9 @@ static void ready(call *c)
 
 static void server_metadata(call *c)
 {
-    json_t *extensions =
-        json_pack("[s, s, s, s, s, s]", "binary_tensor_data", "classification",
-                  "model_configuration", "model_repository", "schedule_policy", "statistics");
+    json_t *extensions = json_pack("[s, s, s, s, s, s, s]", "binary_tensor_data", "classification",
+                                   "model_configuration", "model_repository", "schedule_policy",
+                                   "sequence", "statistics");
     if (c->api->regions) json_array_append_new(extensions, json_string("system_shared_memory"));
     pare_exchange_json(c->x, json_pack("{s:s, s:s, s:o}", "name", "pare", "version", PARE_VERSION,
                                        "extensions", extensions));
@@ -106,7 +106,7 @@ static void model_config(call *c)
     pare_served_release(s);
 }
 
-/* To the version whose turn it is, or that has all requests of this id. */
+/* To the version whose turn it is, or that has all requests of this sequence or id. */
 static void infer_by_share(call *c)
 {
     pare_served *s;
@@ -114,7 +114,8 @@ static void infer_by_share(call *c)
     pare_repository *r = c->api->repository;
     const bool is_picture = pare_infer_job_is_picture(c->x);
     const pare_status read = is_picture ? PARE_OK : pare_infer_job_read(c->x, &request);
-    const char *id = read == PARE_OK && !is_picture ? request.id : NULL;
+    const char *id = NULL;
+    if (read == PARE_OK && !is_picture) id = request.sequence.id ? request.sequence.id : request.id;
     const pare_status st = read == PARE_OK ? pare_repository_choose(r, &c->x->ctx, &s, c->model, id)
                                            : pare_repository_find(r, &c->x->ctx, &s, c->model, 0);
     if (st != PARE_OK)

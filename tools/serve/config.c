@@ -2,6 +2,7 @@
 #include "tools/serve/config.h"
 
 #include "formats/file.h"
+#include "tools/serve/config_fields.h"
 #include "tools/serve/pbtxt.h"
 #include "tools/serve/protocol.h"
 
@@ -26,101 +27,10 @@ const char *pare_config_type_name(pare_dtype dtype, char *text, size_t size)
     return text;
 }
 
-static pare_dtype type_find(const char *name)
+pare_dtype pare_config_type_find(const char *name)
 {
     if (strncmp(name, "TYPE_", 5) != 0) return PARE_NOTYPE;
     return !strcmp(name + 5, "STRING") ? PARE_string : pare_infer_type_find(name + 5);
-}
-
-typedef struct reader {
-    pare_arena *arena;
-    pare_ctx *ctx;
-    const char *path, *name;
-    pare_serve_config *config;
-} reader;
-
-/* --- fields of a message: each member is the array of its values --- */
-
-static const json_t *last_of(const json_t *message, const char *key)
-{
-    const json_t *list = json_object_get(message, key);
-    const size_t n = json_array_size(list);
-    return n ? json_array_get(list, n - 1) : NULL;
-}
-
-static pare_status read_int(reader *r, const json_t *message, const char *key, int64_t low,
-                            int64_t high, int64_t *out)
-{
-    const json_t *value = last_of(message, key);
-    if (!value) return PARE_OK;
-    if (!json_is_integer(value) || json_integer_value(value) < low ||
-        json_integer_value(value) > high)
-        return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected a whole number from %lld to %lld",
-                         r->path, key, (long long)low, (long long)high);
-    *out = json_integer_value(value);
-    return PARE_OK;
-}
-
-static pare_status read_bool(reader *r, const json_t *message, const char *key, bool *out)
-{
-    const json_t *value = last_of(message, key);
-    if (!value) return PARE_OK;
-    if (!json_is_boolean(value))
-        return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected true or false", r->path, key);
-    *out = json_is_true(value);
-    return PARE_OK;
-}
-
-static pare_status read_text(reader *r, const json_t *message, const char *key, const char **out)
-{
-    const json_t *value = last_of(message, key);
-    if (!value) return PARE_OK;
-    if (!json_is_string(value))
-        return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected a text", r->path, key);
-    *out = pare_arena_strdup(r->arena, json_string_value(value));
-    return *out ? PARE_OK : PARE_MEMORY;
-}
-
-/* Whole numbers of a repeated field. */
-static pare_status read_ints(reader *r, const json_t *message, const char *key, int64_t low,
-                             int most, int64_t *out, int *count)
-{
-    const json_t *list = json_object_get(message, key);
-    if (json_array_size(list) > (size_t)most)
-        return PARE_FAIL(r->ctx, INPUT, "%s: %s: has %zu numbers, at most %d are read", r->path,
-                         key, json_array_size(list), most);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *value = json_array_get(list, i);
-        if (!json_is_integer(value) || json_integer_value(value) < low)
-            return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected whole numbers from %lld", r->path,
-                             key, (long long)low);
-        out[i] = json_integer_value(value);
-    }
-    *count = (int)json_array_size(list);
-    return PARE_OK;
-}
-
-/* A field that is a message; *out is NULL where it is absent. */
-static pare_status read_message(reader *r, const json_t *message, const char *key,
-                                const json_t **out)
-{
-    *out = last_of(message, key);
-    if (!*out || json_is_object(*out)) return PARE_OK;
-    return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected { ... }", r->path, key);
-}
-
-/* Warns of the members that are not among the words. */
-static void warn_of_others(reader *r, const json_t *message, const char *where, const char *words)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)message, key, value)
-    {
-        char word[256];
-        snprintf(word, sizeof word, " %s ", key);
-        if (!strstr(words, word))
-            pare_log(r->ctx, PARE_LOG_WARNING, "%s: '%s%s' is not read", r->path, where, key);
-    }
 }
 
 /* --- parts of a ModelConfig --- */
@@ -156,10 +66,9 @@ static pare_status read_identity(reader *r, const json_t *root)
 
 static pare_status refuse_others(reader *r, const json_t *root)
 {
-    static const char *const alone[] = {"dynamic_batching", "instance_group", "parameters"};
-    if (json_object_get(root, "sequence_batching"))
-        return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: sequence_batching is not served", r->path);
-    for (int i = 0; i < 3; i++)
+    static const char *const alone[] = {"dynamic_batching", "sequence_batching", "instance_group",
+                                        "parameters"};
+    for (int i = 0; i < 4; i++)
         if (r->config->step_count && json_object_get(root, alone[i]))
             return PARE_FAIL(r->ctx, INPUT, "%s: %s is for a model of its own, not an ensemble",
                              r->path, alone[i]);
@@ -322,7 +231,7 @@ static pare_status read_kinds(reader *r, const json_t *list)
 static pare_status add_gpus(reader *r, const json_t *group, int64_t count)
 {
     int64_t index[PARE_MOST_GPUS] = {-1};
-    int n;
+    int n = 0;
     pare_serve_config *c = r->config;
     PARE_TRY(read_ints(r, group, "gpus", 0, PARE_MOST_GPUS, index, &n));
     for (int i = 0; i < (n ? n : 1); i++) {
@@ -415,7 +324,7 @@ static pare_status read_tensor(reader *r, const json_t *message, const char *key
     PARE_TRY(read_text(r, message, "data_type", &type));
     PARE_TRY(read_text(r, message, "label_filename", &out->labels));
     if (out->labels && !*out->labels) out->labels = NULL;
-    out->dtype = type_find(type);
+    out->dtype = pare_config_type_find(type);
     if (!*out->name || out->dtype == PARE_NOTYPE)
         return PARE_FAIL(r->ctx, INPUT, "%s: %s '%s': data_type is '%s', expected TYPE_FP32 or so",
                          r->path, key, out->name, type);
@@ -442,6 +351,7 @@ static pare_status read_root(reader *r, const json_t *root)
     PARE_TRY(refuse_others(r, root));
     PARE_TRY(read_identity(r, root));
     PARE_TRY(read_batching(r, root));
+    PARE_TRY(pare_sequence_config_read(r, root));
     PARE_TRY(read_instances(r, root));
     PARE_TRY(read_versions(r, root));
     PARE_TRY(read_parameters(r, root));
@@ -449,7 +359,8 @@ static pare_status read_root(reader *r, const json_t *root)
     PARE_TRY(read_tensors(r, root, "output", &c->output, &c->output_count));
     warn_of_others(r, root, "",
                    " name platform backend default_model_filename max_batch_size dynamic_batching "
-                   "instance_group version_policy input output parameters ensemble_scheduling ");
+                   "sequence_batching instance_group version_policy input output parameters "
+                   "ensemble_scheduling ");
     return PARE_OK;
 }
 

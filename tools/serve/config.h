@@ -8,6 +8,7 @@
 #include "tools/serve/batcher.h"
 #include "tools/serve/ensemble/ensemble.h"
 #include "tools/serve/pictures/preprocess.h"
+#include "tools/serve/sequence_config.h"
 #include "tools/serve/shares.h"
 
 /* An input or output that config.pbtxt names. */
@@ -53,6 +54,7 @@ typedef struct pare_serve_config {
     bool has_policy;    /* version_policy is given; else versions with a weight are served */
     pare_shares shares; /* of requests that name no version; none: the highest has all */
     const char *file;   /* of a version's folder */
+    pare_sequence_config sequences;
     pare_preprocess_config preprocess;
     pare_config_step *step; /* (step_count) of an ensemble; 0: it is a model of its own */
     int step_count;
@@ -78,4 +80,6 @@ PARE_NODISCARD pare_status pare_serve_config_parse(pare_arena *arena, pare_serve
                                                    const char *name);
 /* "TYPE_FP32"; text: at least 16 characters. */
 const char *pare_config_type_name(pare_dtype dtype, char *text, size_t size);
+/* The other way; PARE_NOTYPE: there is no such word. */
+pare_dtype pare_config_type_find(const char *name);
 #endif

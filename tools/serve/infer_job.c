@@ -3,6 +3,7 @@
 
 #include "runtime/base/clock.h"
 #include "tools/serve/encoding.h"
+#include "tools/serve/sequences.h"
 #include "tools/serve/shadow.h"
 
 #include <math.h>
@@ -44,7 +45,7 @@ const pare_infer_tensor *pare_infer_job_given(const pare_infer_job *job, int inp
 static bool has_port(const pare_port *ports, int count, const char *name)
 {
     for (int i = 0; i < count; i++)
-        if (!strcmp(ports[i].name, name)) return true;
+        if (!ports[i].is_own && !strcmp(ports[i].name, name)) return true;
     return false;
 }
 
@@ -54,15 +55,17 @@ static pare_status count_rows(pare_infer_job *job)
     pare_ctx *ctx = &job->x->ctx;
     const pare_served *s = job->served;
     const int64_t most = s->options.config.max_batch;
+    int first = 0;
+    while (first < s->input_count && s->input[first].is_own) first++;
     job->job.rows = 1;
-    if (!most) return PARE_OK;
-    job->job.rows = job->input[0]->dim[0];
-    for (int i = 1; i < s->input_count; i++)
-        if (job->input[i]->dim[0] != job->job.rows)
+    if (!most || first == s->input_count) return PARE_OK;
+    job->job.rows = job->input[first]->dim[0];
+    for (int i = first + 1; i < s->input_count; i++)
+        if (!s->input[i].is_own && job->input[i]->dim[0] != job->job.rows)
             return PARE_FAIL(ctx, INPUT,
                              "model '%s': input '%s' has %lld samples, input '%s' has %lld",
-                             s->name, s->input[0].name, (long long)job->job.rows, s->input[i].name,
-                             (long long)job->input[i]->dim[0]);
+                             s->name, s->input[first].name, (long long)job->job.rows,
+                             s->input[i].name, (long long)job->input[i]->dim[0]);
     if (job->job.rows >= 1 && job->job.rows <= most) return PARE_OK;
     return PARE_FAIL(ctx, INPUT, "model '%s': a request of %lld samples, expected 1 to %lld",
                      s->name, (long long)job->job.rows, (long long)most);
@@ -80,6 +83,7 @@ static pare_status match_inputs(pare_infer_job *job)
             return PARE_FAIL(&x->ctx, INPUT, "model '%s': has no input '%s'", s->name,
                              r->input[i].name);
     for (int i = 0; i < s->input_count; i++) {
+        if (s->input[i].is_own) continue;
         job->input[i] = find_input(r, s->input[i].name);
         if (!job->input[i])
             return PARE_FAIL(&x->ctx, INPUT, "model '%s': input '%s' is missing", s->name,
@@ -98,21 +102,26 @@ static pare_status match_outputs(pare_infer_job *job)
     pare_exchange *x = job->x;
     const pare_served *s = job->served;
     const pare_infer_request *r = &job->request;
-    const int count = r->wanted_count ? r->wanted_count : s->output_count;
-    job->output = pare_arena_alloc(&x->arena, (size_t)count + 1, sizeof *job->output);
-    job->wanted = pare_arena_alloc(&x->arena, (size_t)count + 1, sizeof *job->wanted);
+    const size_t count = (size_t)(r->wanted_count ? r->wanted_count : s->output_count);
+    const size_t all = count + (size_t)pare_sequences_state_count(s->sequences);
+    job->output = pare_arena_alloc(&x->arena, all + 1, sizeof *job->output);
+    job->wanted = pare_arena_alloc(&x->arena, all + 1, sizeof *job->wanted);
     if (!job->output || !job->wanted) return PARE_MEMORY;
-    job->wanted_count = count;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < s->output_count && !r->wanted_count; i++) {
+        if (s->output[i].is_own) continue;
+        job->output[job->wanted_count] = i;
+        job->wanted[job->wanted_count++] =
+            (pare_infer_wanted){.name = s->output[i].name, .binary = r->binary};
+    }
+    for (int i = 0; i < r->wanted_count; i++) {
         int at = 0;
-        job->wanted[i] = r->wanted_count
-                             ? r->wanted[i]
-                             : (pare_infer_wanted){.name = s->output[i].name, .binary = r->binary};
+        job->wanted[i] = r->wanted[i];
         while (at < s->output_count && strcmp(s->output[at].name, job->wanted[i].name) != 0) at++;
-        if (at == s->output_count)
+        if (at == s->output_count || s->output[at].is_own)
             return PARE_FAIL(&x->ctx, INPUT, "model '%s': has no output '%s'", s->name,
                              job->wanted[i].name);
         job->output[i] = at;
+        job->wanted_count = i + 1;
     }
     return PARE_OK;
 }
@@ -168,6 +177,7 @@ static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
 void pare_infer_job_release(pare_infer_job *job)
 {
     if (!job) return;
+    pare_sequences_leave(job);
     pare_shadowed_free(job->copy);
     job->copy = NULL;
     free(job->pixels);
@@ -243,6 +253,7 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
         PARE_TRY(pare_infer_job_read(x, &job->request));
     PARE_TRY(match_inputs(job));
     PARE_TRY(match_outputs(job));
+    PARE_TRY(pare_sequences_extend(job));
     PARE_TRY(hold_all(job, regions));
     set_order(job);
     return PARE_OK;

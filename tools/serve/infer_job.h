@@ -10,6 +10,8 @@ typedef struct pare_shadowed pare_shadowed; /* of shadow.h */
 /* Takes the outputs that a job asks for, whose memory lasts until it returns. */
 typedef pare_status pare_infer_keep(struct pare_infer_job *job, const pare_infer_tensor *output);
 
+typedef struct pare_sequence pare_sequence; /* of sequences.h */
+
 typedef struct pare_infer_job {
     pare_job job; /* first: the queue knows only this */
     pare_served *served;
@@ -17,12 +19,15 @@ typedef struct pare_infer_job {
     pare_infer_request request;
     const pare_infer_tensor **input; /* (input_count) in the model's order */
     pare_infer_wanted *wanted;       /* (wanted_count) outputs to send */
-    int *output;                     /* (wanted_count) which of the model's they are */
+    int *output;                     /* (wanted_count) which of the model's they are; behind
+                                        these, as in wanted, the states of its sequence */
     int wanted_count;
     pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
     pare_infer_keep *keep;          /* takes the outputs; NULL: they become the reply's body */
     void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
+    pare_sequence *sequence;        /* NULL: none */
+    struct pare_infer_job *behind;  /* waits in the same sequence */
     pare_shadowed *copy;     /* for the model that shadows this one; NULL: it is not compared */
     pare_shadowed *shadowed; /* of which this is the run, without a reply; NULL: it is a request */
 } pare_infer_job;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* OpenMetrics 1.0: a family is its type, its help, and then a line for each model. */
 #include "tools/serve/api.h"
+#include "tools/serve/sequences.h"
 #include "tools/serve/shadow.h"
 
 #include <inttypes.h>
@@ -89,6 +90,20 @@ static void put_runs(FILE *file, const sample *s, int count)
     for (int i = 0; i < count; i++) {
         put_name(file, "pare_waiting_requests", &s[i], NULL, NULL);
         fprintf(file, "%lld\n", (long long)s[i].waiting);
+    }
+}
+
+static void put_sequences(FILE *file, const sample *s, int count)
+{
+    bool is_begun = false;
+    for (int i = 0; i < count; i++) {
+        if (!s[i].served->sequences) continue;
+        if (!is_begun)
+            put_family(file, "pare_open_sequences", "gauge", NULL,
+                       "Sequences that have begun and not ended.");
+        is_begun = true;
+        put_name(file, "pare_open_sequences", &s[i], NULL, NULL);
+        fprintf(file, "%" PRId64 "\n", pare_sequences_count(s[i].served->sequences));
     }
 }
 
@@ -198,6 +213,7 @@ char *pare_metrics_text(pare_served *const *served, int count, const pare_shadow
     put_requests(file, s, count);
     put_stages(file, s, count);
     put_runs(file, s, count);
+    put_sequences(file, s, count);
     put_shadows(file, shadows);
     fputs("# EOF\n", file);
     free(s);

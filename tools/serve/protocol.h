@@ -35,6 +35,12 @@ typedef struct pare_infer_wanted {
     pare_infer_place place; /* that it is put to, or none */
 } pare_infer_wanted;
 
+/* The sequence that a request is of. */
+typedef struct pare_infer_sequence {
+    const char *id;  /* NULL: none */
+    bool start, end; /* it is the first, the last */
+} pare_infer_sequence;
+
 typedef struct pare_infer_request {
     const char *id; /* NULL: none */
     pare_infer_tensor *input;
@@ -44,6 +50,7 @@ typedef struct pare_infer_request {
     bool binary;               /* how an output comes that is not listed */
     int64_t priority;          /* 1 is served first; 0: not given */
     int64_t timeout;           /* microseconds to wait at most; 0: not given */
+    pare_infer_sequence sequence;
 } pare_infer_request;
 
 /* The protocol's word for a type ("FP32"), NULL where it has none; and the other way,

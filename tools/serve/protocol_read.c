@@ -355,6 +355,24 @@ static pare_status read_output(reader *r, const json_t *output, size_t i, pare_i
 
 /* --- the request --- */
 
+/* The id is a number or a text; 0 and "" are none. */
+static pare_status read_sequence(reader *r, const json_t *parameters, const char *what,
+                                 pare_infer_sequence *out)
+{
+    int64_t number = 0;
+    PARE_TRY(read_flag(r, parameters, what, "sequence_start", &out->start));
+    PARE_TRY(read_flag(r, parameters, what, "sequence_end", &out->end));
+    if (json_is_string(json_object_get(parameters, "sequence_id"))) {
+        PARE_TRY(read_text(r, parameters, what, "sequence_id", &out->id));
+        if (!*out->id) out->id = NULL;
+        return PARE_OK;
+    }
+    PARE_TRY(read_count(r, parameters, what, "sequence_id", &number));
+    if (!number) return PARE_OK;
+    out->id = pare_arena_printf(r->arena, "%lld", (long long)number);
+    return out->id ? PARE_OK : PARE_MEMORY;
+}
+
 pare_status pare_infer_request_parameters(pare_arena *arena, pare_infer_request *out,
                                           const json_t *parameters)
 {
@@ -362,6 +380,7 @@ pare_status pare_infer_request_parameters(pare_arena *arena, pare_infer_request 
     reader of = {.arena = arena, .ctx = arena->ctx}, *r = &of;
     PARE_TRY(read_flag(r, parameters, what, "binary_data_output", &out->binary));
     PARE_TRY(read_count(r, parameters, what, "priority", &out->priority));
+    PARE_TRY(read_sequence(r, parameters, what, &out->sequence));
     return read_count(r, parameters, what, "timeout", &out->timeout);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/infer_job.h"
+#include "tools/serve/sequences.h"
 
 #include "formats/json.h"
 #include "formats/onnx.h"
@@ -136,8 +136,8 @@ static pare_status start(pare_served *s)
     const pare_serve_config *c = &s->options.config;
     pare_batcher_options queue = {.rows = c->max_batch ? c->max_batch : 1,
                                   .merge = c->merge,
-                                  .limit = c->queue ? c->queue : INT64_MAX,
-                                  .wait = 1e-6 * (double)c->wait,
+                                  .limit = c->queue && !s->sequences ? c->queue : INT64_MAX,
+                                  .wait = s->sequences ? 0 : 1e-6 * (double)c->wait,
                                   .instances = (int)c->instances,
                                   .delay = c->merge ? 1e-6 * (double)c->delay : 0,
                                   .preferred_count = c->preferred_count,
@@ -154,6 +154,7 @@ static pare_status start(pare_served *s)
 static void forget_texts(pare_serve_config *c)
 {
     c->file = NULL;
+    c->sequences = (pare_sequence_config){0};
     c->preprocess = (pare_preprocess_config){0};
     c->input = c->output = NULL;
     c->step = NULL;
@@ -178,6 +179,7 @@ static pare_status fill(pare_served *s)
     PARE_TRY(try_samples(s));
     PARE_TRY(pare_preprocess_bind(s)); /* from here on the inputs are what clients see */
     PARE_TRY(check_tensors(s));
+    PARE_TRY(pare_sequences_new(s));
     forget_texts(&o->config);
     return start(s);
 }
@@ -206,6 +208,7 @@ void pare_served_close(pare_served *s)
     if (!s) return;
     if (s->batcher) pare_batcher_close(s->batcher);
     for (int i = 0; i < s->running; i++) (void)pthread_join(s->instance[i].thread, NULL);
+    pare_sequences_free(s->sequences);
     pare_batcher_free(s->batcher);
     pare_sites_close(s);
     pare_model_free(s->model);

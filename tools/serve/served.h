@@ -19,10 +19,12 @@ typedef struct pare_port {
     const char *name;
     pare_dtype dtype;
     pare_shape shape;    /* rank -1: unknown; with the axis of samples */
+    bool is_own;         /* the server's: clients neither send nor get it */
     pare_labels *labels; /* of classes of an output; NULL: none */
 } pare_port;
 
 typedef struct pare_served pare_served;
+typedef struct pare_sequences pare_sequences;
 struct pare_shadow;
 
 typedef struct pare_served_options {
@@ -75,6 +77,7 @@ struct pare_served {
     char reason[2048]; /* why, once all are lost */
     bool is_lost;      /* and `reason` is there; changed atomically */
     pare_batcher *batcher;
+    pare_sequences *sequences; /* NULL: requests do not belong together */
     pare_served_stats stats;
     pare_instance *instance;
     int running;       /* instances whose thread was started */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a served model says of itself. */
-#include "tools/serve/served.h"
+#include "tools/serve/sequences.h"
 
 #include "formats/json.h"
 
@@ -20,6 +20,7 @@ static json_t *metadata_list(const pare_port *ports, int count)
     json_t *list = json_array();
     for (int i = 0; i < count; i++) {
         const char *type = pare_infer_type_name(ports[i].dtype);
+        if (ports[i].is_own) continue;
         json_array_append_new(
             list, json_pack("{s:o, s:s, s:o}", "name", pare_json_text(ports[i].name), "datatype",
                             type ? type : "", "shape", shape_json(&ports[i].shape, 0)));
@@ -40,6 +41,7 @@ static json_t *config_list(const pare_port *ports, int count, int skip)
     char type[32];
     json_t *list = json_array();
     for (int i = 0; i < count; i++) {
+        if (ports[i].is_own) continue;
         json_t *port =
             json_pack("{s:o, s:s, s:o}", "name", pare_json_text(ports[i].name), "data_type",
                       pare_infer_type_name(ports[i].dtype)
@@ -135,6 +137,10 @@ json_t *pare_served_config(const pare_served *s)
     json_t *parameters = parameters_json(s);
     if (json_object_size(parameters)) json_object_set(config, "parameters", parameters);
     json_decref(parameters);
-    if (c->merge) json_object_set_new(config, "dynamic_batching", batching_json(c));
+    if (s->sequences)
+        json_object_set_new(config, "sequence_batching",
+                            pare_sequence_config_json(pare_sequences_config(s->sequences)));
+    else if (c->merge)
+        json_object_set_new(config, "dynamic_batching", batching_json(c));
     return config;
 }

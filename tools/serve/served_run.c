@@ -4,6 +4,7 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
+#include "tools/serve/sequences.h"
 #include "tools/serve/shadow.h"
 
 #include <string.h>
@@ -109,11 +110,13 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
 static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_runner *runner,
                           int64_t from)
 {
+    const int states = pare_sequences_state_count(run->served->sequences);
     pare_infer_tensor *output =
-        pare_arena_alloc(&job->x->arena, (size_t)job->wanted_count + 1, sizeof *output);
+        pare_arena_alloc(&job->x->arena, (size_t)(job->wanted_count + states) + 1, sizeof *output);
     if (!output) return PARE_MEMORY;
-    for (int i = 0; i < job->wanted_count; i++)
+    for (int i = 0; i < job->wanted_count + states; i++)
         PARE_TRY(slice(run, job, runner, i, from, &output[i]));
+    if (states && !job->shadowed) PARE_TRY(pare_sequences_keep(job, output + job->wanted_count));
     return pare_infer_job_answer(job, output);
 }
 
@@ -370,9 +373,18 @@ static void shed(pare_served *s, pare_exchange *x, double wait)
 void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
 {
     double wait;
+    bool is_full = false;
+    if (st == PARE_OK && s->sequences) {
+        st = pare_sequences_push(job);
+        if (st == PARE_OK) return; /* and by now it may be answered */
+        is_full = x->reply.retry_after > 0;
+    }
     if (st != PARE_OK) {
         pare_infer_job_release(job);
-        pare_served_stats_failure(&s->stats, 0);
+        if (is_full)
+            pare_served_stats_shed(&s->stats);
+        else
+            pare_served_stats_failure(&s->stats, 0);
         pare_exchange_fail(x, pare_reply_code(st));
         pare_served_release(s);
         return;

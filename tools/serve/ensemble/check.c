@@ -17,7 +17,7 @@ typedef struct checker {
 static const pare_port *find_port(const pare_port *ports, int count, const char *name)
 {
     for (int i = 0; i < count; i++)
-        if (!strcmp(ports[i].name, name)) return &ports[i];
+        if (!strcmp(ports[i].name, name) && !ports[i].is_own) return &ports[i];
     return NULL;
 }
 
@@ -72,7 +72,7 @@ static pare_status check_inputs(const checker *c)
         while (k < c->step->input_count &&
                strcmp(c->step->input_name[k], c->model->input[i].name) != 0)
             k++;
-        if (k == c->step->input_count)
+        if (k == c->step->input_count && !c->model->input[i].is_own)
             return fail_port(c, "input", c->model->input[i].name, "is not in input_map");
     }
     return PARE_OK;

@@ -156,6 +156,7 @@ static pare_status make_request(run *r, step_run *one, pare_infer_request *out)
     *out = (pare_infer_request){.input_count = step->input_count,
                                 .wanted_count = step->output_count,
                                 .priority = r->job->request.priority,
+                                .sequence = r->job->request.sequence,
                                 .timeout = patience(r)};
     out->input = pare_arena_alloc(arena, (size_t)step->input_count + 1, sizeof *out->input);
     out->wanted = pare_arena_alloc(arena, (size_t)step->output_count + 1, sizeof *out->wanted);
