@@ -2,6 +2,7 @@
 """Sequences of pare serve with Triton's own client: an LSTM whose states the server keeps gives, whatever runs beside it,
 the bytes of its steps one by one, and the numbers of an LSTM written down here."""
 import os
+import queue
 import sys
 import tempfile
 import threading
@@ -96,6 +97,28 @@ def in_sequence(client, name, x, got):
         got.append(answer.as_numpy('y').ravel())
 
 
+def over_grpc(folder, x, want):
+    """The same in calls of gRPC, and in one stream whose requests do not wait for answers."""
+    try:
+        import tritonclient.grpc as grpc
+    except ImportError as why:
+        report('SKIP', 'grpc', f'needs tritonclient[grpc]: {why}')
+        return
+    server = Server('--grpc-port', '0', folder)
+    client, answers = grpc.InferenceServerClient(server.grpc), queue.Queue()
+    client.start_stream(lambda result, error: answers.put(error or result))
+    inputs = [inputs_of(grpc, {'x': row.reshape(1, 1, -1)}) for row in x]
+    for step, one in enumerate(inputs):
+        client.async_stream_infer('net', one, sequence_id=5, sequence_start=step == 0, sequence_end=step == len(x) - 1)
+    calls = [client.infer('net', one, sequence_id='five', sequence_start=step == 0, sequence_end=step == len(x) - 1)
+             for step, one in enumerate(inputs)]
+    streamed = [answers.get(timeout=60) for _ in x]
+    client.stop_stream()
+    for name, got in (('grpc_calls', calls), ('grpc_stream', streamed)):
+        check(name, np.array_equal(np.array([one.as_numpy('y').ravel() for one in got]), want))
+    check('grpc_end', server.stop() == 0, server.process.stderr.read())
+
+
 with tempfile.TemporaryDirectory() as folder:
     save(folder, 'net', CONFIG)
     save(folder, 'free')
@@ -128,4 +151,5 @@ with tempfile.TemporaryDirectory() as folder:
     refuses('own_state', "has no input 'h'", lambda: infer(client, 'net', {**one, 'h': np.zeros((1, 1, HIDDEN), np.float32)},
                                                            sequence_id=5, sequence_start=True))
     check('end', server.stop() == 0, server.process.stderr.read())
+    over_grpc(folder, xs[0], alone[0])
 finish()

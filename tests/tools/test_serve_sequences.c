@@ -5,6 +5,7 @@
 
 #include "formats/onnx.h"
 #include "tests/passes/graph_case.h"
+#include "tools/serve/sequences.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -225,6 +226,10 @@ static void run_together(void **state, const char *batching, uint64_t most_runs)
     pare_served_stats stats;
     assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, "cell", 0), PARE_OK);
     pare_served_stats_read(&s->stats, &stats);
+    /* A sequence ends behind its last reply. */
+    for (int i = 0; i < 10000 && pare_sequences_count(s->sequences); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_int_equal(pare_sequences_count(s->sequences), 0);
     pare_served_release(s);
     assert_int_equal(stats.rows, SEQUENCES * STEPS);
     assert_true(stats.runs <= most_runs);

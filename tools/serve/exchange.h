@@ -55,6 +55,7 @@ struct pare_exchange {
     /* Called once, by any thread, when the reply is made. The exchange may be gone when it returns.
      */
     void (*done)(pare_exchange *x);
+    void *kept; /* for who puts a function of its own in place of done */
 };
 
 /* Its form is pare_form_json. */

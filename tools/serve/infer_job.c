@@ -177,7 +177,6 @@ static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
 void pare_infer_job_release(pare_infer_job *job)
 {
     if (!job) return;
-    pare_sequences_leave(job);
     pare_shadowed_free(job->copy);
     job->copy = NULL;
     free(job->pixels);

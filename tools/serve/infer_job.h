@@ -27,6 +27,7 @@ typedef struct pare_infer_job {
     void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
     pare_sequence *sequence;        /* NULL: none */
+    void (*done)(pare_exchange *x); /* in place of which the sequence has its own */
     struct pare_infer_job *behind;  /* waits in the same sequence */
     pare_shadowed *copy;     /* for the model that shadows this one; NULL: it is not compared */
     pare_shadowed *shadowed; /* of which this is the run, without a reply; NULL: it is a request */

@@ -422,25 +422,32 @@ static void refuse(pare_infer_job *list)
     }
 }
 
-void pare_sequences_leave(pare_infer_job *job)
+/* A job of the sequence has its reply. */
+static void leave(pare_sequences *q, pare_sequence *one, bool failed, bool ends)
 {
-    pare_sequence *one = job->sequence;
-    pare_sequences *q = job->served->sequences;
     pare_infer_job *refused = NULL;
-    if (!one) return;
-    job->sequence = NULL;
-    const bool failed = job->x->reply.code != PARE_HTTP_OK;
     (void)pthread_mutex_lock(&q->lock);
     q->waiting--;
     one->is_busy = false;
     one->last = pare_seconds();
     if (failed) refused = cut(one);
     for (const pare_infer_job *j = refused; j; j = j->behind) q->waiting--;
-    if ((failed || job->request.sequence.end) && !one->first) drop(q, one);
+    if ((failed || ends) && !one->first) drop(q, one);
     (void)pthread_cond_signal(&q->changed);
     (void)pthread_mutex_unlock(&q->lock);
     refuse(refused);
     run_more(q);
+}
+
+/* In place of the exchange's own. Who calls it has a reference to the model until it returns. */
+static void on_done(pare_exchange *x)
+{
+    const pare_infer_job *job = x->kept; /* is gone with the exchange */
+    pare_sequence *one = job->sequence;
+    pare_sequences *q = job->served->sequences;
+    const bool failed = x->reply.code != PARE_HTTP_OK, ends = job->request.sequence.end;
+    job->done(x);
+    if (one) leave(q, one, failed, ends);
 }
 
 /* --- from outside --- */
@@ -494,6 +501,9 @@ static pare_status join(pare_sequences *q, pare_infer_job *job)
     one->is_ending = of->end;
     one->last = job->job.queued;
     job->sequence = one;
+    job->done = job->x->done;
+    job->x->done = on_done;
+    job->x->kept = job;
     q->waiting++;
     activate(q);
     return PARE_OK;

@@ -16,14 +16,13 @@ void pare_sequences_free(pare_sequences *sequences); /* no job is left; NULL is 
 /* Makes room for the server's own inputs and adds the states to the job's outputs, behind those
    that are sent. */
 PARE_NODISCARD pare_status pare_sequences_extend(pare_infer_job *job);
-/* Queues a job behind those of its sequence. PARE_INPUT: it has no place in one; the job is still
+/* Queues a job behind those of its sequence. The next of these runs when its reply has been made,
+   so that replies come in order. PARE_INPUT: it has no place in one; the job is still
    the caller's. PARE_MEMORY, with the exchange's retry_after: as many as may are waiting. */
 PARE_NODISCARD pare_status pare_sequences_push(pare_infer_job *job);
 /* The job's states were computed: (state_count) tensors. */
 PARE_NODISCARD pare_status pare_sequences_keep(const pare_infer_job *job,
                                                const pare_infer_tensor *state);
-/* The job has run, or failed, where its reply's code is not PARE_HTTP_OK. */
-void pare_sequences_leave(pare_infer_job *job);
 
 int pare_sequences_state_count(const pare_sequences *sequences); /* NULL: 0 */
 /* Sequences that have begun and not ended. */
