@@ -95,6 +95,7 @@ static void put_one(pare_message *m, const ProtobufCFieldDescriptor *f, const js
 {
     pare_message inner = {0};
     switch (f->type) {
+    case PROTOBUF_C_TYPE_BYTES:
     case PROTOBUF_C_TYPE_STRING:
         if (json_is_string(value))
             pare_message_bytes(m, f->id, json_string_value(value), json_string_length(value));
