@@ -223,6 +223,37 @@ SIMT_INLINE float clamped(float v, const tile_clamp &l)
     return v > l.high ? l.high : v;
 }
 
+SIMT_INLINE float2 pair_read(__half2 v) { return make_float2(__low2float(v), __high2float(v)); }
+SIMT_INLINE float2 pair_read(__nv_bfloat162 v)
+{
+    return make_float2(__low2float(v), __high2float(v));
+}
+
+template <int TO> struct pair_of {
+    typedef __half2 type;
+};
+template <> struct pair_of<PARE_bf16> {
+    typedef __nv_bfloat162 type;
+};
+
+/* Adds four neighbours of type TO. */
+template <int TO> SIMT_INLINE void four_add(const char *from, float v[4])
+{
+    if constexpr (TO == PARE_f32) {
+        float z[4];
+        vec_load<4>(reinterpret_cast<const float *>(from), 0, 1, z);
+        PARE_UNROLL PARE_VEC4 v[k] += z[k];
+    } else {
+        typename pair_of<TO>::type z[2];
+        vec_load<2>(reinterpret_cast<const typename pair_of<TO>::type *>(from), 0, 1, z);
+        PARE_UNROLL for (int k = 0; k < 2; k++)
+        {
+            const float2 f = pair_read(z[k]);
+            v[2 * k] += f.x, v[2 * k + 1] += f.y;
+        }
+    }
+}
+
 /* Four neighbours of type TO, in one copy. */
 template <int TO> SIMT_INLINE void four_write(char *to, const float v[4])
 {
@@ -242,11 +273,7 @@ template <int TO> SIMT_INLINE void four_write(char *to, const float v[4])
 template <int TO, bool RESIDUAL>
 SIMT_INLINE void floats_finish(const tile_clamp &l, float v[4], char *to)
 {
-    if (RESIDUAL) {
-        float z[4];
-        vec_load_floats<4>(to, (pare_dtype)TO, 0, 1, z);
-        PARE_UNROLL PARE_VEC4 v[k] += z[k];
-    }
+    if (RESIDUAL) four_add<TO>(to, v);
     PARE_UNROLL PARE_VEC4 v[k] = clamped(v[k], l);
     four_write<TO>(to, v);
 }
