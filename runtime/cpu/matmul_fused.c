@@ -2,7 +2,8 @@
 /* FusedMatMul in plain C, any strides: the definition of correct.
    Float: Y = act(alpha * (A x B) + beta * C + Z), summed in double, rounded once to Y's type; B of
    integers is dequantized first.
-   Int8: an exact sum of (a - z_a) * (b - z_b), then epilogue.h. */
+   Int8: an exact sum of (a - z_a) * (b - z_b), then epilogue.h. An f32 result is rounded to Y's
+   type where that is shorter; a residual may be, too. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/gemm/int8_rows.h"
 #include "runtime/cpu/ref.h"
@@ -45,6 +46,21 @@ static double float_sum(const pare_call *c, const pare_matmul_args *m, const dot
     return acc;
 }
 
+/* What follows an integer sum, stored at y[yi]. */
+static void int8_finish(const pare_call *c, float v, const pare_view *z, int64_t zi, int64_t yi)
+{
+    const pare_matmul_args *m = c->state;
+    const pare_view *y = &c->out[0];
+    if (z && (z->dtype == PARE_f16 || z->dtype == PARE_bf16))
+        v += (float)pare_ref_get(z, zi);
+    else if (z)
+        v = pare_epilogue_residual(&m->epilogue, v, z->data, zi);
+    if (y->dtype == PARE_f16 || y->dtype == PARE_bf16)
+        pare_ref_set(y, yi, (double)pare_epilogue_value(&m->epilogue, v));
+    else
+        pare_epilogue_store(&m->epilogue, v, y->data, yi);
+}
+
 static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, int64_t yi)
 {
     const pare_matmul_args *m = c->state;
@@ -55,8 +71,7 @@ static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, 
                      : 0;
     if (m->int8) {
         float v = ((float)int8_sum(c, m, d) + (m->bias ? m->bias[column] : 0)) * m->scale[column];
-        if (z) v = pare_epilogue_residual(&m->epilogue, v, z->data, zi);
-        pare_epilogue_store(&m->epilogue, v, c->out[0].data, yi);
+        int8_finish(c, v, z, zi, yi);
         return;
     }
     double acc = float_sum(c, m, d, column) * (double)m->alpha;

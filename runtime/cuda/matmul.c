@@ -76,9 +76,15 @@ MATMUL(matmul_sparse_128x128,
 MATMUL(matmul_sparse_64x64,
        pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && weights_sparse(prep, &a),
        PARE_CUDA_64X64, PARE_CUDA_SPARSE)
-#define WGMMA(entry, tile)                                                                         \
-    MATMUL(entry, pare_cuda_wgmma_fits(prep, &p, &a.epilogue, a.q.x_zero, tile), tile,             \
-           PARE_CUDA_WGMMA)
+static bool wgmma_fits(const pare_prep *prep, const pare_matmul_args *a,
+                       const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
+{
+    const pare_epilogue e =
+        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+    return pare_cuda_wgmma_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
+}
+
+#define WGMMA(entry, tile) MATMUL(entry, wgmma_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA)
 WGMMA(matmul_wgmma_128x128, PARE_CUDA_128X128)
 WGMMA(matmul_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA(matmul_wgmma_128x192, PARE_CUDA_128X192)

@@ -65,7 +65,7 @@ set(CUDA_HOST
   gemm/blas_product.c
   gemm/prepack.c
 )
-set(CUDA_HOPPER gemm/wgmma.cu)
+set(CUDA_HOPPER gemm/wgmma.cu gemm/wgmma_half.cu gemm/wgmma_real.cu)
 set(CUDA_NO_HOPPER gemm/wgmma_none.c)
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_HOST PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -80,7 +80,9 @@ pare_status pare_compile_fuse(pare_model *m, const pare_plan_options *o)
     PARE_TRY(pare_pass_fuse(m, o->keep, o->keep_count));
     PARE_TRY(pare_pass_infer(m, &first));
     /* integer forms of what was fused */
-    PARE_TRY(pare_pass_fold_qdq(m, o->device || o->outline ? PARE_KEEP_ALL : PARE_KEEP_INTEGERS));
+    const bool device = o->device || o->outline;
+    PARE_TRY(pare_pass_fold_qdq(m, device ? PARE_KEEP_ALL : PARE_KEEP_INTEGERS));
+    if (device && !o->keep_count) PARE_TRY(pare_pass_narrow_products(m));
     return pare_pass_infer(m, &again);
 }
 

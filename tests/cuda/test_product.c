@@ -460,6 +460,33 @@ static void libraries_take_integers(void **state)
     }
 }
 
+/* f32 of integers is rounded to a short type at once; residuals of it, of f32, or none; split
+   depths, columns that no vector takes, weights that are computed. */
+static void integers_become_halves(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{70, 64, 24}, {9, 612, 10}, {130, 48, 68}, {33, 80, 7}};
+    for (int i = 0; i < 24; i += apart()) {
+        kernel_case k;
+        const int64_t *s = sizes[i % 4], y[2] = {s[0], s[2]};
+        const pare_dtype x = i & 1 ? PARE_u8 : PARE_s8, to = i / 12 ? PARE_bf16 : PARE_f16,
+                         residuals[] = {PARE_NOTYPE, to, PARE_f32};
+        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
+        case_input(&k, x, 2, s, false, i & 1 ? 0 : -128, i & 1 ? 255 : 127);
+        case_input(&k, PARE_s8, 2, s + 1, i % 5 != 4, -127, 127);
+        case_input(&k, PARE_s32, 1, s + 2, true, -5000, 5000);
+        case_input(&k, residuals[i / 4 % 3], 2, y, false, 0, 4);
+        floats_between(&k, s[2], 0.01f, 0.02f);
+        case_set_float(&k, "x_scale", 0.02f);
+        case_set_int(&k, "x_zero_point", 5);
+        case_set_int(&k, "to", PARE_f32);
+        case_set_int(&k, "output_dtype", to);
+        assert_int_equal(pare_node_set_string(k.node, "activation", i % 3 ? "none" : "gelu"),
+                         PARE_OK);
+        case_check_device(&k, 1);
+    }
+}
+
 /* What passes are not worth their time for, or what the library's kernels take badly. */
 static void libraries_leave_small_integers(void **state)
 {
@@ -546,6 +573,7 @@ int main(void)
         cmocka_unit_test(libraries_take_convolutions),
         cmocka_unit_test(libraries_take_integers),
         cmocka_unit_test(libraries_leave_small_integers),
+        cmocka_unit_test(integers_become_halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

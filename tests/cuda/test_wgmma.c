@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Integer products by the instructions of compute capability 9.0, against the CPU's plain kernels:
-   bytes are equal. Large enough that they fit; tails of rows, columns and depth; windows over
-   borders, in steps and with gaps. Each case says how many of the tiles must have taken it. Skipped
-   on other devices. */
+/* Products by the instructions of compute capability 9.0, against the CPU's plain kernels: bytes of
+   integers are equal, but for one step behind a GELU. Large enough that they fit; tails of rows,
+   columns and depth; windows over borders, in steps and with gaps. Each case says how many of the
+   tiles must have taken it. Skipped on other devices. */
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/wgmma.h"
 #include "tests/cpu/kernel_case.h"
@@ -135,6 +135,125 @@ static void convolutions_agree(void **state)
     }
 }
 
+/* --- f16 and bf16: i picks type, residual, bias and activation --- */
+
+static bool is_gelu(int i) { return i % 4 == 3; }
+
+static void halves_set(kernel_case *k, int i, int rank, const int64_t *x, const int64_t *w,
+                       const int64_t *y, int64_t columns, bool residual)
+{
+    static const char *const acts[] = {"none", "relu", "clip", "gelu"};
+    const pare_dtype type = i / 4 % 2 ? PARE_bf16 : PARE_f16;
+    case_input(k, type, rank, x, false, 0, 1);
+    case_input(k, type, rank, w, true, 0, 1);
+    case_input(k, i % 3 ? type : PARE_NOTYPE, 1, &columns, true, 0, 4);
+    if (residual) case_input(k, type, rank, y, false, 0, 4);
+    assert_int_equal(pare_node_set_string(k->node, "activation", acts[i % 4]), PARE_OK);
+    if (i % 4 != 2) return;
+    case_set_float(k, "alpha", -3);
+    case_set_float(k, "beta", 8);
+}
+
+/* 128 x 128 and, without a residual, 256 x 128; 128 x 192 of many columns; two narrow ones. */
+static int half_tiles(int64_t columns, bool residual)
+{
+    return columns <= 64 ? 2 : 2 - residual + (columns > 128);
+}
+
+/* 128 x 64 and 128 x 128, 128 x 192 of many columns. */
+static int real_tiles(int64_t columns) { return columns <= 64 ? 0 : 2 + (columns > 128); }
+
+static void matrices_of_halves_agree(void **state)
+{
+    (void)state;
+    static const int64_t cases[][3] = {
+        /* rows, depth, columns */
+        {5121, 64, 128}, {3201, 40, 208},  {10241, 72, 64},
+        {27311, 40, 24}, {2001, 136, 336}, {18001, 40, 144}, /* more tiles than blocks */
+    };
+    for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
+        kernel_case k;
+        const int64_t *c = cases[i / 4];
+        const int64_t x[2] = {c[0], c[1]}, w[2] = {c[1], c[2]}, y[2] = {c[0], c[2]};
+        const bool residual = i / 4 % 2 != i % 2 && !is_gelu(i);
+        if (case_is_quick() && i % 5 != 3) continue;
+        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
+        halves_set(&k, i, 2, x, w, y, c[2], residual);
+        check(&k, is_gelu(i) ? real_tiles(c[2]) : half_tiles(c[2], residual));
+    }
+}
+
+static void convolutions_of_halves_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t images, channels, in[2], filters, taps[2], stride, pad[2], dilation;
+        int tiles;
+    } cases[] = {
+        {2, 64, {73, 71}, 64, {3, 3}, 1, {1, 1}, 1, 1}, /* 256 x 64 */
+        {1, 64, {72, 72}, 128, {3, 1}, 1, {2, 0}, 2, 2},
+        {2, 128, {97, 95}, 144, {1, 3}, 2, {0, 1}, 1, 2},
+        {3, 64, {66, 69}, 56, {1, 2}, 1, {0, 0}, 1, 1},
+        {130, 64, {7, 7}, 112, {3, 3}, 1, {1, 1}, 1, 2},
+        {2, 64, {102, 101}, 128, {1, 1}, 2, {0, 0}, 1, 2},
+        {3, 64, {34, 35}, 192, {1, 1}, 1, {0, 0}, 1, 3}, /* a matrix */
+        {1, 96, {72, 72}, 128, {3, 1}, 1, {1, 0}, 1, 0}, /* channels that no step is */
+    };
+    for (int i = 0; i < 2 * (int)(sizeof cases / sizeof *cases); i++) {
+        kernel_case k;
+        const int c = i / 2, how = c + i % 2 * 5;
+        const int64_t *in = cases[c].in, *taps = cases[c].taps, *pad = cases[c].pad,
+                      stride = cases[c].stride, gap = cases[c].dilation;
+        int64_t y[4] = {cases[c].images, cases[c].filters, 0, 0};
+        const int64_t x[4] = {y[0], cases[c].channels, in[0], in[1]},
+                      w[4] = {y[1], x[1], taps[0], taps[1]};
+        const bool residual = i % 2 && !is_gelu(how);
+        if (case_is_quick() && i % 5 != 1) continue;
+        for (int a = 0; a < 2; a++)
+            y[2 + a] = (in[a] + 2 * pad[a] - (taps[a] - 1) * gap - 1) / stride + 1;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        halves_set(&k, how, 4, x, w, y, w[0], residual);
+        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
+        case_set_ints(&k, "dilations", (int64_t[]){gap, gap}, 2);
+        case_set_ints(&k, "pads", (int64_t[]){pad[0], pad[1], pad[0], pad[1]}, 4);
+        const int gelu = cases[c].tiles == 3 ? 3 : 0; /* of matrices alone */
+        check(&k, is_gelu(how) ? gelu : cases[c].tiles - (residual && w[0] > 64 && cases[c].tiles));
+    }
+}
+
+/* --- integers in real units: floats, with and without a residual; bytes behind a GELU --- */
+
+static void real_units_agree(void **state)
+{
+    (void)state;
+    static const int64_t cases[][3] = {
+        {5121, 80, 128}, {3201, 144, 208}, {18001, 80, 144}, {10241, 80, 64}};
+    static const char *const acts[] = {"none", "relu", "clip"};
+    static const pare_dtype floats[] = {PARE_f32, PARE_f16, PARE_bf16};
+    for (int i = 0; i < 6 * (int)(sizeof cases / sizeof *cases); i++) {
+        kernel_case k;
+        const int64_t *c = cases[i / 6];
+        const bool gelu = i % 6 > 3;
+        const pare_dtype y_type = floats[(i / 6 + i % 2) % 3];
+        const int64_t x[2] = {c[0], c[1]}, w[2] = {c[1], c[2]}, y[2] = {c[0], c[2]};
+        if (case_is_quick() && i % 7 != 4) continue;
+        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
+        inputs_set(&k, i, 2, x, w, y, w[1], x[1], true, !gelu && i % 6 > 1 ? y_type : PARE_NOTYPE);
+        case_set_float(&k, "z_scale", 1);
+        case_set_int(&k, "to", !gelu ? PARE_f32 : i % 2 ? PARE_u8 : PARE_s8);
+        if (!gelu) case_set_int(&k, "output_dtype", y_type);
+        if (gelu) case_set_int(&k, "y_zero_point", i % 2 ? 11 : 0);
+        const char *act = gelu ? "gelu" : acts[i / 6 % 3];
+        assert_int_equal(pare_node_set_string(k.node, "activation", act), PARE_OK);
+        if (!strcmp(act, "clip")) {
+            case_set_float(&k, "alpha", -2);
+            case_set_float(&k, "beta", 5);
+        }
+        check(&k, real_tiles(c[2]));
+    }
+}
+
 /* What they must leave to others: too small, channels that no step is, padding that is not 0,
    epilogues with bounds, residuals of floats. */
 static void others_are_left(void **state)
@@ -150,6 +269,18 @@ static void others_are_left(void **state)
         case_set_ints(&k, "pads", (int64_t[]){1, 1, 1, 1}, 4);
         if (i == 3) case_set_int(&k, "y_zero_point", 3);
         check(&k, 0);
+    }
+}
+
+/* Of each kind and epilogue. */
+static void forms_are_refused(pare_cuda_gemm_args p)
+{
+    static const pare_dtype types[] = {PARE_s8, PARE_f16};
+    for (int i = 0; i < 8; i++) {
+        p.x_type = types[i & 1];
+        p.epilogue.act.kind = i & 2 ? PARE_ACT_GELU : PARE_ACT_NONE;
+        p.epilogue.real = i & 4;
+        CUDA_IS(cudaErrorInvalidValue, pare_cuda_wgmma_launch(&p, NULL));
     }
 }
 
@@ -177,7 +308,7 @@ static void failing_calls_are_passed_on(void **state)
     p.epilogue = (pare_epilogue){
         .to = PARE_s8, .z_type = PARE_NOTYPE, .y_scale = 1, .z_scale = 1, .low = -128, .high = 127};
     p.tile = PARE_CUDA_64X64; /* has no such kernel */
-    CUDA_IS(cudaErrorInvalidValue, pare_cuda_wgmma_launch(&p, NULL));
+    forms_are_refused(p);
     p.tile = PARE_CUDA_128X64;
     CUDA_OK(pare_cuda_wgmma_launch(&p, NULL));
     for (int n = 1; n <= CALLS; n++) {
@@ -203,6 +334,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(matrices_agree),
         device_test(convolutions_agree),
+        device_test(matrices_of_halves_agree),
+        device_test(convolutions_of_halves_agree),
+        device_test(real_units_agree),
         device_test(others_are_left),
         device_test(failing_calls_are_passed_on),
     };

@@ -114,6 +114,28 @@ static __global__ void row_tma_store(const __grid_constant__ CUtensorMap map, co
 
 // --- products: each half of a block 64 rows of its own by all columns ---
 
+// 64 bytes of depth by `multiply` of 32 of them.
+template <int COLUMNS, typename SUM, typename MULTIPLY>
+SIMT_INLINE void rows_multiply(unsigned at, int group, SUM (&sums)[COLUMNS / 2], MULTIPLY multiply)
+{
+    const uint64_t x = simt_wgmma_matrix<ROW>(at + group * TILE);
+    const uint64_t w = simt_wgmma_matrix<ROW>(at + 2 * TILE);
+    simt_wgmma_order(sums);
+    simt_wgmma_fence();
+    for (int part = 0; part < 2; part++) multiply(sums, x + part * 2, w + part * 2, part);
+    simt_wgmma_commit();
+    simt_wgmma_wait<0>();
+    simt_wgmma_order(sums);
+}
+
+// Sums of floats are integers.
+template <typename SUM, int COUNT> SIMT_INLINE uint64_t sums_hash(const SUM (&sums)[COUNT])
+{
+    uint64_t all = 0;
+    for (int i = 0; i < COUNT; i++) all = all * 31 + (unsigned)(int)sums[i];
+    return all;
+}
+
 template <bool A_UNSIGNED, int COLUMNS>
 static __global__ void __launch_bounds__(SELFTEST_BLOCK)
     row_wgmma(uint64_t *out, const __grid_constant__ CUtensorMap a,
@@ -130,18 +152,42 @@ static __global__ void __launch_bounds__(SELFTEST_BLOCK)
     }
     simt_mbar_wait(bar, 0);
     int sums[COLUMNS / 2] = {};
-    const uint64_t x = simt_wgmma_matrix<ROW>(at + group * TILE);
-    const uint64_t w = simt_wgmma_matrix<ROW>(at + 2 * TILE);
-    simt_wgmma_order(sums);
-    simt_wgmma_fence();
-    for (int part = 0; part < 2; part++)
-        simt_wgmma_k32<A_UNSIGNED>(sums, x + part * 2, w + part * 2, part);
-    simt_wgmma_commit();
-    simt_wgmma_wait<0>();
-    simt_wgmma_order(sums);
-    uint64_t all = 0;
-    for (int i = 0; i < COLUMNS / 2; i++) all = all * 31 + (unsigned)sums[i];
-    out[t] = all;
+    rows_multiply<COLUMNS>(at, group, sums,
+                           [](int(&d)[COLUMNS / 2], uint64_t x, uint64_t w, int add) {
+                               simt_wgmma_k32<A_UNSIGNED>(d, x, w, add);
+                           });
+    out[t] = sums_hash(sums);
+}
+
+// Two integers from -16 to 15 as f16 or bf16.
+SIMT_INLINE unsigned pair_of(unsigned a, bool bf16)
+{
+    const float low = (float)((int)(a >> 3 & 31u) - 16), high = (float)((int)(a >> 19 & 31u) - 16);
+    return bf16 ? (unsigned)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16 |
+                      __bfloat16_as_ushort(__float2bfloat16_rn(low))
+                : (unsigned)__half_as_ushort(__float2half_rn(high)) << 16 |
+                      __half_as_ushort(__float2half_rn(low));
+}
+
+// The same of 32 numbers of f16 or bf16, which threads write where a swizzled box would have them.
+template <bool BF16, int COLUMNS>
+static __global__ void __launch_bounds__(SELFTEST_BLOCK)
+    row_wgmma_half(uint64_t *out, const unsigned *in)
+{
+    SIMT_DYN_SHARED_AT(unsigned, room, 1024);
+    THREAD;
+    const int group = (int)threadIdx.x / 128;
+    const unsigned at = simt_shared_address(room);
+    for (int i = (int)threadIdx.x; i < (2 * TILE + COLUMNS * ROW) / 4; i += SELFTEST_BLOCK)
+        room[i ^ (i / 32 % 4) << 2] = pair_of(in[(block * 512 + i) % (N * SELFTEST_INPUTS)], BF16);
+    simt_fence_async();
+    __syncthreads();
+    float sums[COLUMNS / 2] = {};
+    rows_multiply<COLUMNS>(at, group, sums,
+                           [](float(&d)[COLUMNS / 2], uint64_t x, uint64_t w, int add) {
+                               simt_wgmma_k16<BF16>(d, x, w, add);
+                           });
+    out[t] = sums_hash(sums);
 }
 
 // --- maps and launchers ---
@@ -229,14 +275,27 @@ static cudaError_t multiply(uint64_t *out, const unsigned *in, cudaStream_t stre
     return cudaGetLastError();
 }
 
-#define WGMMA(name, a_unsigned, columns)                                                           \
+template <bool BF16, int COLUMNS>
+static cudaError_t multiply_half(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    SIMT_LAUNCH((row_wgmma_half<BF16, COLUMNS>), blocks, threads, SHARED, stream, out, in);
+    return cudaGetLastError();
+}
+
+#define WGMMA(name, launch, second, columns)                                                       \
     extern "C" cudaError_t selftest_##name(uint64_t *out, const unsigned *in, cudaStream_t stream) \
     {                                                                                              \
-        return multiply<a_unsigned, columns>(out, in, stream);                                     \
+        return launch<second, columns>(out, in, stream);                                           \
     }
-WGMMA(wgmma_s8_64, false, 64)
-WGMMA(wgmma_u8_64, true, 64)
-WGMMA(wgmma_s8_128, false, 128)
-WGMMA(wgmma_u8_128, true, 128)
-WGMMA(wgmma_s8_192, false, 192)
-WGMMA(wgmma_u8_192, true, 192)
+WGMMA(wgmma_s8_64, multiply, false, 64)
+WGMMA(wgmma_u8_64, multiply, true, 64)
+WGMMA(wgmma_f16_64, multiply_half, false, 64)
+WGMMA(wgmma_bf16_64, multiply_half, true, 64)
+WGMMA(wgmma_s8_128, multiply, false, 128)
+WGMMA(wgmma_u8_128, multiply, true, 128)
+WGMMA(wgmma_f16_128, multiply_half, false, 128)
+WGMMA(wgmma_bf16_128, multiply_half, true, 128)
+WGMMA(wgmma_s8_192, multiply, false, 192)
+WGMMA(wgmma_u8_192, multiply, true, 192)
+WGMMA(wgmma_f16_192, multiply_half, false, 192)
+WGMMA(wgmma_bf16_192, multiply_half, true, 192)

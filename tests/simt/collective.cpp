@@ -149,11 +149,7 @@ void do_mma_k32(unsigned lanes, void *const arg[32])
 
 float half_of(unsigned word, unsigned i, simt_operand type)
 {
-    uint16_t bits = static_cast<uint16_t>(word >> 16 * i);
-    if (type == SIMT_BF16) return simt_bits<float>(static_cast<uint32_t>(bits) << 16);
-    __half_raw raw;
-    raw.x = bits;
-    return __half2float(__half(raw));
+    return simt_half(static_cast<uint16_t>(word >> 16 * i), type);
 }
 
 // As above with two numbers a word: a[r] holds columns 2 t.. + 8 (r / 2), b[r] rows 2 t.. + 8 r.

@@ -40,21 +40,35 @@ void simt_tma_store_wait(void);
 
 /* --- products (wgmma.cpp) --- */
 
+/* A number of SIMT_F16 or SIMT_BF16. */
+static inline float simt_half(uint16_t bits, simt_operand type)
+{
+    if (type == SIMT_BF16) return simt_bits<float>(static_cast<uint32_t>(bits) << 16);
+    __half_raw raw;
+    raw.x = bits;
+    return __half2float(__half(raw));
+}
 void simt_wgmma_fence(SIMT_AT);
 void simt_wgmma_commit(SIMT_AT);
 void simt_wgmma_keep(int groups, const char *file, int line);
-void simt_wgmma(int *d, int count, uint64_t a, uint64_t b, bool is_unsigned, int add,
+void simt_wgmma(void *d, int count, uint64_t a, uint64_t b, simt_operand type, int add,
                 const char *file, int line);
 template <int LEFT> static inline void simt_wgmma_wait(SIMT_AT)
 {
     simt_wgmma_keep(LEFT, file, line);
 }
-template <int COUNT> static inline void simt_wgmma_order(int (&)[COUNT]) {}
+template <typename SUM, int COUNT> static inline void simt_wgmma_order(SUM (&)[COUNT]) {}
 template <bool A_UNSIGNED, int COUNT>
 static inline void simt_wgmma_k32(int (&d)[COUNT], uint64_t a, uint64_t b, int add, SIMT_AT)
 {
     static_assert(COUNT % 4 == 0 && COUNT <= 128, "of 8 to 256 columns, in eights");
-    simt_wgmma(d, COUNT, a, b, A_UNSIGNED, add, file, line);
+    simt_wgmma(d, COUNT, a, b, A_UNSIGNED ? SIMT_U8S8 : SIMT_S8S8, add, file, line);
+}
+template <bool BF16, int COUNT>
+static inline void simt_wgmma_k16(float (&d)[COUNT], uint64_t a, uint64_t b, int add, SIMT_AT)
+{
+    static_assert(COUNT % 4 == 0 && COUNT <= 128, "of 8 to 256 columns, in eights");
+    simt_wgmma(d, COUNT, a, b, BF16 ? SIMT_BF16 : SIMT_F16, add, file, line);
 }
 
 #endif

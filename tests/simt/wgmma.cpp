@@ -11,9 +11,10 @@ namespace simt
 namespace
 {
 
+// DEPTH: bytes.
 enum { ROWS = 16, DEPTH = 32, MOST_COLUMNS = 256, GARBAGE = 0x5ad5ad5a };
 
-// Registers that products in flight write.
+// Registers that products in flight write: words, of floats their bits.
 struct sums {
     int *d[32];              // of each lane
     int count;               // of a lane
@@ -29,13 +30,13 @@ struct operand {
 
 struct product {
     uint64_t a, b;
-    bool is_unsigned, adds;
+    simt_operand type;
+    bool adds;
     int count; // sums of a lane
     sums *to;
     bool same(const product &o) const
     {
-        return a == o.a && b == o.b && is_unsigned == o.is_unsigned && adds == o.adds &&
-               count == o.count;
+        return a == o.a && b == o.b && type == o.type && adds == o.adds && count == o.count;
     }
 };
 
@@ -168,39 +169,67 @@ void do_begin(unsigned lanes, void *const arg[32])
     w.flying.push_back(p);
 }
 
-void widen(int16_t *to, const operand &o, unsigned r, bool is_unsigned)
+// A row's numbers, of f16 and bf16 half as many.
+void numbers(int16_t *to, const unsigned char *from, simt_operand type)
 {
-    for (unsigned i = 0; i < DEPTH; i += 16) {
-        const unsigned char *from = shared_base() + swizzled(o.row(r) + i, o.span);
-        for (unsigned k = 0; k < 16; k++)
-            to[i + k] = is_unsigned ? from[k] : static_cast<int8_t>(from[k]);
+    const bool is_unsigned = type == SIMT_U8S8;
+    for (unsigned k = 0; k < DEPTH; k++)
+        to[k] = is_unsigned ? from[k] : static_cast<int8_t>(from[k]);
+}
+
+void numbers(float *to, const unsigned char *from, simt_operand type)
+{
+    for (unsigned k = 0; k < DEPTH / 2; k++) {
+        uint16_t bits;
+        memcpy(&bits, from + 2 * k, sizeof bits);
+        to[k] = simt_half(bits, type);
     }
 }
 
-int dot(const int16_t *a, const int16_t *b)
+// The sum plus a row of a times a row of b, in order of depth.
+int dot(const int16_t *a, const int16_t *b, int sum)
 {
-    int sum = 0;
-    for (int k = 0; k < DEPTH; k++) sum += a[k] * b[k];
+    int all = 0; // less than 2^31
+    for (int k = 0; k < DEPTH; k++) all += a[k] * b[k];
+    return static_cast<int>(static_cast<unsigned>(sum) + static_cast<unsigned>(all));
+}
+
+float dot(const float *a, const float *b, float sum)
+{
+    for (int k = 0; k < DEPTH / 2; k++) sum += a[k] * b[k];
     return sum;
 }
 
 // Sum i of lane l: row l / 4 + 8 (i / 2 % 2) of the warp's, column 8 (i / 4) + 2 (l % 4) + i % 2.
-void multiply(const product &p)
+template <class NUMBER, class SUM> void multiply(const product &p)
 {
-    static int16_t a[ROWS][DEPTH], b[MOST_COLUMNS][DEPTH];
-    unsigned at[2] = {0, 0};
+    static NUMBER a[ROWS][DEPTH], b[MOST_COLUMNS][DEPTH];
+    unsigned row = 0;
     rows_of(p, simt_here.warp, {}, [&](const operand &o, unsigned r) {
-        const bool second = at[0] == ROWS;
-        widen(second ? b[at[1]] : a[at[0]], o, r, !second && p.is_unsigned);
-        at[second]++;
+        unsigned char bytes[DEPTH];
+        for (unsigned i = 0; i < DEPTH; i += 16)
+            memcpy(bytes + i, shared_base() + swizzled(o.row(r) + i, o.span), 16);
+        if (row < ROWS)
+            numbers(a[row], bytes, p.type);
+        else
+            numbers(b[row - ROWS], bytes, p.type == SIMT_U8S8 ? SIMT_S8S8 : p.type);
+        row++;
     });
     for (int i = 0; i < p.count; i++)
         for (int l = 0; l < 32; l++) {
             int *d = &p.to->values[static_cast<size_t>(i * 32 + l)];
-            const int sum = dot(a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2]);
-            *d = static_cast<int>((p.adds ? static_cast<unsigned>(*d) : 0u) +
-                                  static_cast<unsigned>(sum));
+            const SUM sum = p.adds ? simt_bits<SUM>(*d) : SUM{0};
+            *d = simt_bits<int>(
+                dot(a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], sum));
         }
+}
+
+void multiply(const product &p)
+{
+    if (p.type == SIMT_F16 || p.type == SIMT_BF16)
+        multiply<float, float>(p);
+    else
+        multiply<int16_t, int>(p);
 }
 
 void do_fence(unsigned lanes, void *const[32])
@@ -296,11 +325,14 @@ void simt_wgmma_keep(int groups, const char *file, int line)
     simt_collective(0xffffffffu, &keep, do_keep, "wgmma.wait_group", file, line);
 }
 
-void simt_wgmma(int *d, int count, uint64_t a, uint64_t b, bool is_unsigned, int add,
+void simt_wgmma(void *d, int count, uint64_t a, uint64_t b, simt_operand type, int add,
                 const char *file, int line)
 {
-    argument x = {
-        {a, b, is_unsigned, add != 0, count, nullptr}, d, __builtin_return_address(0), file, line};
-    simt_collective(0xffffffffu, &x, do_begin, is_unsigned ? "wgmma u8 s8" : "wgmma s8 s8", file,
-                    line);
+    static const char *const names[] = {"wgmma s8 s8", "wgmma u8 s8", "wgmma f16", "wgmma bf16"};
+    argument x = {{a, b, type, add != 0, count, nullptr},
+                  static_cast<int *>(d),
+                  __builtin_return_address(0),
+                  file,
+                  line};
+    simt_collective(0xffffffffu, &x, do_begin, names[type], file, line);
 }

@@ -112,7 +112,9 @@ static void full_bias(const pare_prep *p, pare_matmul_args *m)
 
 static bool read_args(const pare_prep *p, pare_matmul_args *m)
 {
+    const pare_dtype y = p->out[0].dtype;
     if (p->in[0].rank < 2 || p->in[1].rank < 2 || p->out[0].rank < 2) return false;
+    if (pare_type_is_int8(p->in[0].dtype) && y != PARE_f32 && !pare_type_is_int8(y)) return false;
     if (pare_matmul_args_read(p, m) != PARE_OK) {
         pare_ctx_clear(p->ctx);
         return false;

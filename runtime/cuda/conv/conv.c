@@ -282,9 +282,15 @@ CONV(conv_sparse_64x64,
      pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && filters_sparse(prep, &a), PARE_CUDA_64X64,
      PARE_CUDA_SPARSE)
 
-#define WGMMA(entry, tile)                                                                         \
-    CONV(entry, pare_cuda_wgmma_fits(prep, &p, &a.epilogue, a.q.x_zero, tile), tile,               \
-         PARE_CUDA_WGMMA)
+static bool wgmma_fits(const pare_prep *prep, const pare_conv_args *a, const pare_cuda_gemm_args *p,
+                       pare_cuda_tiling tile)
+{
+    const pare_epilogue e =
+        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+    return pare_cuda_wgmma_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
+}
+
+#define WGMMA(entry, tile) CONV(entry, wgmma_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA)
 WGMMA(conv_wgmma_128x128, PARE_CUDA_128X128)
 WGMMA(conv_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA(conv_wgmma_128x192, PARE_CUDA_128X192)

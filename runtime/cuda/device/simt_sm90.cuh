@@ -166,6 +166,10 @@ template <int COUNT> SIMT_INLINE void simt_wgmma_order(int (&d)[COUNT])
 {
     SIMT_UNROLL for (int i = 0; i < COUNT; i++) asm volatile("" : "+r"(d[i])::"memory");
 }
+template <int COUNT> SIMT_INLINE void simt_wgmma_order(float (&d)[COUNT])
+{
+    SIMT_UNROLL for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(d[i])::"memory");
+}
 
 #define REGISTERS_32                                                                               \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
@@ -180,32 +184,41 @@ template <int COUNT> SIMT_INLINE void simt_wgmma_order(int (&d)[COUNT])
     ", "                                                                                           \
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "             \
     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define SUMS_8(i)                                                                                  \
-    "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3]), "+r"(d[i + 4]), "+r"(d[i + 5]),    \
-        "+r"(d[i + 6]), "+r"(d[i + 7])
-#define SUMS_32 SUMS_8(0), SUMS_8(8), SUMS_8(16), SUMS_8(24)
-#define SUMS_64 SUMS_32, SUMS_8(32), SUMS_8(40), SUMS_8(48), SUMS_8(56)
-#define SUMS_96 SUMS_64, SUMS_8(64), SUMS_8(72), SUMS_8(80), SUMS_8(88)
+#define SUMS_8(in, i)                                                                              \
+    in(d[i]), in(d[i + 1]), in(d[i + 2]), in(d[i + 3]), in(d[i + 4]), in(d[i + 5]), in(d[i + 6]),  \
+        in(d[i + 7])
+#define SUMS_32(in) SUMS_8(in, 0), SUMS_8(in, 8), SUMS_8(in, 16), SUMS_8(in, 24)
+#define SUMS_64(in) SUMS_32(in), SUMS_8(in, 32), SUMS_8(in, 40), SUMS_8(in, 48), SUMS_8(in, 56)
+#define SUMS_96(in) SUMS_64(in), SUMS_8(in, 64), SUMS_8(in, 72), SUMS_8(in, 80), SUMS_8(in, 88)
+#define WORD(d)     "+r"(d)
+#define FLOAT(d)    "+f"(d)
 
-template <bool A_UNSIGNED, int COUNT> struct simt_wgmma;
-#define SIMT_WGMMA(a_unsigned, a_type, columns, count, a_at, b_at, add_at)                         \
-    template <> struct simt_wgmma<a_unsigned, count> {                                             \
-        static __device__ __forceinline__ void run(int (&d)[count], uint64_t a, uint64_t b,        \
+template <bool A_UNSIGNED, int COUNT> struct simt_wgmma_int;
+template <bool BF16, int COUNT> struct simt_wgmma_float;
+#define SIMT_WGMMA(of, first, sum, in, columns, types, count, a_at, b_at, add_at, tail)            \
+    template <> struct of<first, count> {                                                          \
+        static __device__ __forceinline__ void run(sum (&d)[count], uint64_t a, uint64_t b,        \
                                                    int add)                                        \
         {                                                                                          \
             asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #add_at ", 0;\n"                     \
-                         "wgmma.mma_async.sync.aligned.m64n" #columns "k32.s32." a_type ".s8 "     \
-                         "{" REGISTERS_##count "}, %" #a_at ", %" #b_at ", p;\n}\n"                \
-                         : SUMS_##count                                                            \
+                         "wgmma.mma_async.sync.aligned.m64n" #columns types " {" REGISTERS_##count \
+                         "}, %" #a_at ", %" #b_at ", p" tail ";\n}\n"                              \
+                         : SUMS_##count(in)                                                        \
                          : "l"(a), "l"(b), "r"(add));                                              \
         }                                                                                          \
     };
-SIMT_WGMMA(false, "s8", 64, 32, 32, 33, 34)
-SIMT_WGMMA(true, "u8", 64, 32, 32, 33, 34)
-SIMT_WGMMA(false, "s8", 128, 64, 64, 65, 66)
-SIMT_WGMMA(true, "u8", 128, 64, 64, 65, 66)
-SIMT_WGMMA(false, "s8", 192, 96, 96, 97, 98)
-SIMT_WGMMA(true, "u8", 192, 96, 96, 97, 98)
+#define SIMT_WGMMA_TYPES(columns, count, a_at, b_at, add_at)                                       \
+    SIMT_WGMMA(simt_wgmma_int, false, int, WORD, columns, "k32.s32.s8.s8", count, a_at, b_at,      \
+               add_at, "")                                                                         \
+    SIMT_WGMMA(simt_wgmma_int, true, int, WORD, columns, "k32.s32.u8.s8", count, a_at, b_at,       \
+               add_at, "")                                                                         \
+    SIMT_WGMMA(simt_wgmma_float, false, float, FLOAT, columns, "k16.f32.f16.f16", count, a_at,     \
+               b_at, add_at, ", 1, 1, 0, 0")                                                       \
+    SIMT_WGMMA(simt_wgmma_float, true, float, FLOAT, columns, "k16.f32.bf16.bf16", count, a_at,    \
+               b_at, add_at, ", 1, 1, 0, 0")
+SIMT_WGMMA_TYPES(64, 32, 32, 33, 34)
+SIMT_WGMMA_TYPES(128, 64, 64, 65, 66)
+SIMT_WGMMA_TYPES(192, 96, 96, 97, 98)
 
 /* d (64 x 2 COUNT, s32) = a (64 x 32) b (2 COUNT x 32)^T, plus d where add is not 0. A thread's
    sums: number i of lane l of warp w is of row 16 w + l / 4 + 8 (i / 2 % 2), column
@@ -213,7 +226,14 @@ SIMT_WGMMA(true, "u8", 192, 96, 96, 97, 98)
 template <bool A_UNSIGNED, int COUNT>
 SIMT_INLINE void simt_wgmma_k32(int (&d)[COUNT], uint64_t a, uint64_t b, int add)
 {
-    simt_wgmma<A_UNSIGNED, COUNT>::run(d, a, b, add);
+    simt_wgmma_int<A_UNSIGNED, COUNT>::run(d, a, b, add);
+}
+
+/* The same of 16 numbers of f16 or bf16, also 32 bytes: sums of f32. */
+template <bool BF16, int COUNT>
+SIMT_INLINE void simt_wgmma_k16(float (&d)[COUNT], uint64_t a, uint64_t b, int add)
+{
+    simt_wgmma_float<BF16, COUNT>::run(d, a, b, add);
 }
 
 #endif

@@ -185,24 +185,35 @@ SIMT_INLINE void tile_store(const pare_cuda_gemm_args &p, char *y, const char *t
 
 /* --- what is finished in registers --- */
 
+/* Four numbers as 8 bits each; BOUNDS: with a zero point and any bounds. */
+template <bool BOUNDS>
+SIMT_INLINE unsigned four_pack(const pare_cuda_gemm_args &p, const tile_clamp &l, const float v[4])
+{
+    int bits[4];
+    PARE_UNROLL PARE_VEC4
+    {
+        const float b = BOUNDS ? fminf(fmaxf(v[k] + p.epilogue.y_zero, l.low), l.high) : v[k];
+        bits[k] = __float_as_int(fmaf(b, 0x1p-149f, l.lift));
+    }
+    const unsigned u = simt_saturate_u8x4(bits), turn = simt_permute_bytes(u, l.turn, l.pick);
+    return simt_xor_or(u, turn, 0x80808080u);
+}
+
 /* Four neighbours of integer sums, stored at `to`. */
 template <int END>
 SIMT_INLINE void four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, const int sum[4],
                              const float scale[4], const float bias[4], char *to)
 {
     unsigned *word = reinterpret_cast<unsigned *>(to);
-    int bits[4];
+    float v[4];
     const unsigned z = end_of<END>::RESIDUAL ? *word ^ l.flip : 0;
     PARE_UNROLL PARE_VEC4
     {
-        float v = ((float)sum[k] + bias[k]) * scale[k];
+        v[k] = ((float)sum[k] + bias[k]) * scale[k];
         if (end_of<END>::RESIDUAL)
-            v = fmaf(byte_at(z, k, l.exponent) - l.base, p.epilogue.z_scale, v);
-        if (end_of<END>::BOUNDS) v = fminf(fmaxf(v + p.epilogue.y_zero, l.low), l.high);
-        bits[k] = __float_as_int(fmaf(v, 0x1p-149f, l.lift));
+            v[k] = fmaf(byte_at(z, k, l.exponent) - l.base, p.epilogue.z_scale, v[k]);
     }
-    const unsigned v = simt_saturate_u8x4(bits), turn = simt_permute_bytes(v, l.turn, l.pick);
-    *word = simt_xor_or(v, turn, 0x80808080u);
+    *word = four_pack<end_of<END>::BOUNDS>(p, l, v);
 }
 
 /* NaN stays NaN. */
@@ -217,32 +228,54 @@ SIMT_INLINE float2 pair_read(__nv_bfloat162 v)
 {
     return make_float2(__low2float(v), __high2float(v));
 }
-SIMT_INLINE void pair_write(__half2 &to, float a, float b) { to = __floats2half2_rn(a, b); }
-SIMT_INLINE void pair_write(__nv_bfloat162 &to, float a, float b)
-{
-    to = __floats2bfloat162_rn(a, b);
-}
 
-/* The same of float sums, which become pairs of halves. */
-template <int END, typename PAIR>
-SIMT_INLINE void pairs_finish(const tile_clamp &l, const float sum[4], const float bias[4],
-                              char *to)
+template <int TO> struct pair_of {
+    typedef __half2 type;
+};
+template <> struct pair_of<PARE_bf16> {
+    typedef __nv_bfloat162 type;
+};
+
+/* Adds four neighbours of type TO. */
+template <int TO> SIMT_INLINE void four_add(const char *from, float v[4])
 {
-    float v[4];
-    PARE_UNROLL PARE_VEC4 v[k] = sum[k] + bias[k];
-    if (end_of<END>::RESIDUAL) {
-        PAIR z[2];
-        vec_load<2>(reinterpret_cast<const PAIR *>(to), 0, 1, z);
+    if constexpr (TO == PARE_f32) {
+        float z[4];
+        vec_load<4>(reinterpret_cast<const float *>(from), 0, 1, z);
+        PARE_UNROLL PARE_VEC4 v[k] += z[k];
+    } else {
+        typename pair_of<TO>::type z[2];
+        vec_load<2>(reinterpret_cast<const typename pair_of<TO>::type *>(from), 0, 1, z);
         PARE_UNROLL for (int k = 0; k < 2; k++)
         {
             const float2 f = pair_read(z[k]);
             v[2 * k] += f.x, v[2 * k + 1] += f.y;
         }
     }
-    PAIR y[2];
-    PARE_UNROLL for (int k = 0; k < 2; k++)
-        pair_write(y[k], clamped(v[2 * k], l), clamped(v[2 * k + 1], l));
-    vec_store<2>(reinterpret_cast<PAIR *>(to), 0, y);
+}
+
+/* Four neighbours of type TO, in one copy. */
+template <int TO> SIMT_INLINE void four_write(char *to, const float v[4])
+{
+    if constexpr (TO == PARE_f32) {
+        vec_store<4>(reinterpret_cast<float *>(to), 0, v);
+    } else if constexpr (TO == PARE_f16) {
+        const __half2 y[2] = {__floats2half2_rn(v[0], v[1]), __floats2half2_rn(v[2], v[3])};
+        vec_store<2>(reinterpret_cast<__half2 *>(to), 0, y);
+    } else {
+        const __nv_bfloat162 y[2] = {__floats2bfloat162_rn(v[0], v[1]),
+                                     __floats2bfloat162_rn(v[2], v[3])};
+        vec_store<2>(reinterpret_cast<__nv_bfloat162 *>(to), 0, y);
+    }
+}
+
+/* Four neighbours of floats, stored at `to` as TO. */
+template <int TO, bool RESIDUAL>
+SIMT_INLINE void floats_finish(const tile_clamp &l, float v[4], char *to)
+{
+    if (RESIDUAL) four_add<TO>(to, v);
+    PARE_UNROLL PARE_VEC4 v[k] = clamped(v[k], l);
+    four_write<TO>(to, v);
 }
 
 template <int KIND, typename T, int END>
@@ -270,12 +303,12 @@ SIMT_INLINE void clamp_finish(const pare_cuda_gemm_args &p, const operands &o, c
             sum four[4];
             char *to = shared + four_row<T>(i) * PITCH + c * BYTES;
             four_read(sums, i, j, four);
-            if constexpr (BYTES == 1)
+            if constexpr (BYTES == 1) {
                 four_finish<END>(p, l, four, scale, bias, to);
-            else if constexpr (KIND == PARE_f16)
-                pairs_finish<END, __half2>(l, four, bias, to);
-            else
-                pairs_finish<END, __nv_bfloat162>(l, four, bias, to);
+            } else {
+                PARE_UNROLL for (int n = 0; n < 4; n++) four[n] += bias[n];
+                floats_finish<KIND, end_of<END>::RESIDUAL>(l, four, to);
+            }
         }
     }
     __syncthreads();
@@ -295,7 +328,7 @@ SIMT_INLINE void vec4_epilogue(const pare_cuda_gemm_args &p, const operands &o, 
         unsigned s = (unsigned)sum[k] - (unsigned)shift[k];
         if (o.x_side && k < left) s -= sides_of(p, x, o.w_side[column + k]);
         v[k] = ((float)(int)s + bias[k]) * scale[k];
-        if (k < left) v[k] = pare_epilogue_residual(&p.epilogue, v[k], o.z, at + k);
+        if (k < left) v[k] = residual_add(p.epilogue, v[k], o.z, at + k);
     }
     vec4_act(p.epilogue.act, v);
     if (p.epilogue.to == PARE_f32) return;

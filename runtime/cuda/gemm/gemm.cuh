@@ -134,6 +134,13 @@ SIMT_INLINE unsigned sides_of(const pare_cuda_gemm_args &p, pare_cuda_side x, pa
            (unsigned)w.zero * ((unsigned)x.sum - (unsigned)p.depth * (unsigned)x.zero);
 }
 
+/* v plus the residual at z[at]; halves are in units of v. */
+SIMT_INLINE float residual_add(const pare_epilogue &e, float v, const void *z, int64_t at)
+{
+    if (e.z_type == PARE_f16 || e.z_type == PARE_bf16) return v + pare_number_at(z, e.z_type, at);
+    return pare_epilogue_residual(&e, v, z, at);
+}
+
 /* What y[at] becomes, as a float. */
 SIMT_INLINE float sum_value(const pare_cuda_gemm_args &p, const operands &o, int sum, int64_t row,
                             int c, int64_t at)
@@ -143,7 +150,7 @@ SIMT_INLINE float sum_value(const pare_cuda_gemm_args &p, const operands &o, int
     if (o.x_side) s -= sides_of(p, o.x_side[row], o.w_side[c]);
     const float bias = o.bias ? reinterpret_cast<const float *>(o.bias)[c] : 0.0f;
     float v = ((float)(int)s + bias) * o.scale[c];
-    v = pare_epilogue_residual(&p.epilogue, v, o.z, at);
+    v = residual_add(p.epilogue, v, o.z, at);
     return pare_epilogue_value(&p.epilogue, v);
 }
 

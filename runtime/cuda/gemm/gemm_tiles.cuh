@@ -82,15 +82,20 @@ static inline tile_clamp float_clamp(const pare_act &act)
     return l;
 }
 
+/* Are these bounds of what it is given? */
+static inline bool act_is_bounds(const pare_act &act)
+{
+    return (act.kind == PARE_ACT_CLIP && act.alpha <= act.beta) || act.kind == PARE_ACT_NONE ||
+           act.kind == PARE_ACT_RELU;
+}
+
 /* Is it one of the common epilogues? */
 static inline tile_epilogue epilogue_of(const pare_cuda_gemm_args &p)
 {
     const pare_epilogue &e = p.epilogue;
     const bool integer = pare_type_is_int8(p.x_type);
-    const bool clip = e.act.kind == PARE_ACT_CLIP && e.act.alpha <= e.act.beta;
-    const bool bounds = clip || e.act.kind == PARE_ACT_NONE || e.act.kind == PARE_ACT_RELU;
     if (p.splits > 1) return EPILOGUE_PARTIAL;
-    if (!bounds || p.x_side || p.bias_row || p.alpha != 1) return EPILOGUE_ANY;
+    if (!act_is_bounds(e.act) || p.x_side || p.bias_row || p.alpha != 1) return EPILOGUE_ANY;
     if (integer ? e.real || !pare_type_is_int8(p.y_type) : p.y_type != p.x_type)
         return EPILOGUE_ANY;
     const bool plain = !integer || integers_are_plain(p);

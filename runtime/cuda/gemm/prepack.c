@@ -119,7 +119,8 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
         k->kept = part(&k->bytes, channels * pare_sparse_kept_bytes(p->depth, bytes));
         k->meta = part(&k->bytes, pare_sparse_meta_bytes(p->columns, p->depth, bytes));
     } else if (k->wgmma) {
-        k->kept = part(&k->bytes, channels * row);
+        k->kept =
+            part(&k->bytes, (size_t)pare_wgmma_rows(p->columns, pare_cuda_bytes(p->y_type)) * row);
     } else {
         k->weights = part(&k->bytes, channels * row);
     }
@@ -226,13 +227,19 @@ static void rows_compress(const pare_cuda_prepack *k, pare_cuda_gemm_args *p)
     p->w_row = (int64_t)kept / bytes;
 }
 
-/* The packed rows once more in wgmma.h's order. */
+/* The packed rows once more in wgmma.h's order, zeros behind the last. */
 static void rows_permute(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
 {
     const size_t row = (size_t)p->w_row * (size_t)pare_cuda_bytes(p->x_type);
-    for (int64_t r = 0; r < p->columns; r++)
-        memcpy(k->host + k->kept + (size_t)r * row,
-               k->host + k->weights + (size_t)pare_wgmma_column(r) * row, row);
+    const int y_bytes = pare_cuda_bytes(p->y_type);
+    for (int64_t r = 0; r < pare_wgmma_rows(p->columns, y_bytes); r++) {
+        const int64_t column = pare_wgmma_column(r, y_bytes);
+        char *to = k->host + k->kept + (size_t)r * row;
+        if (column < p->columns)
+            memcpy(to, k->host + k->weights + (size_t)column * row, row);
+        else
+            memset(to, 0, row);
+    }
 }
 
 /* Uploads the block and points p at its parts. */
@@ -289,16 +296,19 @@ pare_status pare_cuda_prepared_new(pare_prep *prep, const pare_cuda_gemm_args *p
     return PARE_OK;
 }
 
+pare_epilogue pare_cuda_epilogue_of(const pare_prep *prep, bool int8, const pare_act *act,
+                                    const pare_epilogue *e, int residual)
+{
+    if (int8) return *e;
+    return (pare_epilogue){.act = *act,
+                           .z_type = residual < 0 ? PARE_NOTYPE : prep->in[residual].dtype};
+}
+
 void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool int8,
                             const pare_act *act, const pare_epilogue *e, int residual)
 {
     s->residual = residual;
-    if (int8) {
-        s->p.epilogue = *e;
-        return;
-    }
-    s->p.epilogue.act = *act;
-    s->p.epilogue.z_type = residual < 0 ? PARE_NOTYPE : prep->in[residual].dtype;
+    s->p.epilogue = pare_cuda_epilogue_of(prep, int8, act, e, residual);
 }
 
 /* --- tiles --- */

@@ -74,6 +74,9 @@ bool pare_cuda_readable(const pare_prep *prep, pare_status st);
 
 PARE_NODISCARD pare_status pare_cuda_prepared_new(pare_prep *prep, const pare_cuda_gemm_args *p,
                                                   pare_cuda_prepared **out);
+/* What follows its sums: *e of integers; of floats act, and the residual's type. */
+pare_epilogue pare_cuda_epilogue_of(const pare_prep *prep, bool int8, const pare_act *act,
+                                    const pare_epilogue *e, int residual);
 void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool int8,
                             const pare_act *act, const pare_epilogue *e, int residual);
 /* Room for the block; k->host is freed by close. */

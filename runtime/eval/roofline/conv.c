@@ -92,8 +92,9 @@ static pare_gpu_product product_of(const conv *c)
     p.chunks = c->type != PARE_f32 && pare_view_nhwc(&c->prep->in[0]) &&
                ((whole && (!p.picture || taps <= MOST_TAPS)) ||
                 (merged && (double)w->kernel[1] <= MOST_TAPS));
-    const bool lots = a->cg % 64 == 0 && a->q.x_zero == 0 && w->kernel[1] <= 7 && w->kernel[2] <= 7;
-    p.wgmma = pare_type_is_int8(c->type) && (!p.picture || lots);
+    const bool integer = size == 1, zeros = !integer || a->q.x_zero == 0;
+    const bool lots = a->cg % 64 == 0 && zeros && w->kernel[1] <= 7 && w->kernel[2] <= 7;
+    p.wgmma = c->type != PARE_f32 && p.plain && !p.bounds && (!p.picture || lots);
     p.bytes = x_bytes(c) + (double)a->m * p.depth * size + size_beside(c);
     return p;
 }

@@ -51,7 +51,8 @@ typedef struct pare_gpu_product {
     bool plain;   /* the epilogue rounds and clamps, no more */
     bool bounds;  /* integers: not to their type's bounds, or to 0, alone */
     bool library; /* cuBLASLt or cuBLAS computes it */
-    bool wgmma;   /* gemm/wgmma.cu has its X and W: integers, W constant, whole lots of channels */
+    bool gelu;    /* the erf form follows the sums */
+    bool wgmma;   /* gemm/wgmma.cu has its X, W and epilogue: W constant, whole lots of channels */
     double bytes; /* of X, W, Y and a residual */
 } pare_gpu_product;
 

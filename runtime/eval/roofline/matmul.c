@@ -31,6 +31,17 @@ static bool library_takes(const matmul *c)
            (act == PARE_ACT_NONE || act == PARE_ACT_RELU || act == PARE_ACT_GELU_TANH);
 }
 
+/* Epilogues of runtime/cuda/gemm/wgmma.cu that do not only clamp: a GELU without a residual, floats
+   of integers. */
+static bool wgmma_ends(const matmul *c, const pare_view *z)
+{
+    const pare_matmul_args *a = c->a;
+    if (a->act.kind == PARE_ACT_GELU)
+        return !z && (!pare_type_is_int8(c->type) || a->epilogue.to != PARE_f32);
+    return pare_type_is_int8(c->type) && a->epilogue.to == PARE_f32 && pare_act_clamps(&a->act) &&
+           (!z || z->dtype == c->prep->out[0].dtype);
+}
+
 static pare_gpu_product product_of(const matmul *c)
 {
     const pare_matmul_args *a = c->a;
@@ -50,7 +61,9 @@ static pare_gpu_product product_of(const matmul *c)
     p.plain = pare_act_clamps(&a->act) && a->alpha == 1 &&
               (!integer || (!a->epilogue.real && (!z || pare_type_is_int8(z->dtype))));
     p.bounds = integer && pare_epilogue_bounds(&a->epilogue);
-    p.wgmma = integer && w->data;
+    p.gelu = a->act.kind == PARE_ACT_GELU;
+    p.wgmma =
+        c->type != PARE_f32 && w->data && w->rank == 2 && (p.plain ? !p.bounds : wgmma_ends(c, z));
     p.bytes = bytes_of(c, &c->prep->in[0]) + bytes_of(c, w) + bytes_of(c, &c->prep->out[0]) +
               bytes_of(c, z);
     return p;

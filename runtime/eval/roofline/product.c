@@ -12,8 +12,8 @@ enum { STEP = 64, FILLED_SMS = 132, MOST_SPLITS = 16, LEAST_STEPS = 4, MOST_BATC
 enum { ANY_SUM = 30 };
 /* Of gemm_f32_tile: sums of a thread, steps of depth, instructions ahead of the loop that run. */
 enum { F32_SUMS = 16, F32_STEP = 16, F32_AHEAD = 300, F32_WARPS = 8 };
-/* runtime/cuda/gemm/wgmma.cu: the smallest product, lots of columns, bytes of depth a step, warps
-   that multiply, instructions for each output. */
+/* runtime/cuda/gemm/wgmma.cu: the smallest product, bytes that rows of Y are lots of, bytes of
+   depth a step, warps that multiply, instructions for each output. */
 enum {
     WGMMA_OUTPUTS = 40 * 128 * 128,
     WGMMA_COLUMNS = 16,
@@ -116,6 +116,14 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
     *out = made;
 }
 
+/* Has the kernel by wgmma this tile for the product? */
+static bool wgmma_suits(const pare_gpu_product *p, int rows, int columns)
+{
+    if ((p->columns <= 64) != (columns == 64)) return false;
+    if (rows == 256 && columns == 128) return !p->residual && p->plain;
+    return columns != 192 || (!p->picture && p->columns > 128);
+}
+
 /* Persistent tiles by wgmma: the tensor cores at their rate, an epilogue behind each tile. */
 static void wgmma_predict(const pare_gpu_spec *spec, const char *stem, const pare_gpu_product *p,
                           pare_roofline_step *out)
@@ -123,20 +131,23 @@ static void wgmma_predict(const pare_gpu_spec *spec, const char *stem, const par
     static const struct {
         int rows, columns;
     } of[] = {{128, 128}, {256, 128}, {128, 192}, {128, 64}, {256, 64}};
-    const bool fits = p->wgmma && p->plain && !p->bounds && p->chunks && p->batches == 1 &&
-                      fmod(p->columns, WGMMA_COLUMNS) == 0 && p->rows * p->columns >= WGMMA_OUTPUTS;
+    const double size = size_of(p->type);
+    const bool fits = p->wgmma && p->chunks && p->batches == 1 &&
+                      fmod(p->columns * size, WGMMA_COLUMNS) == 0 &&
+                      p->rows * p->columns >= WGMMA_OUTPUTS;
     for (size_t i = 0; fits && i < sizeof of / sizeof *of; i++) {
         pare_roofline_step made = {.dtype = p->type};
         const double sums = (double)of[i].rows * of[i].columns / WGMMA_WARPS;
+        const double each = WGMMA_SUM + (p->gelu ? ANY_SUM : 0);
         const pare_gpu_grid g = {.blocks = blocks_of(p, of[i].rows, of[i].columns),
                                  .resident = 1,
                                  .warps = WGMMA_WARPS,
-                                 .steps = ceil(p->depth / WGMMA_STEP),
-                                 .behind = sums / 32 * WGMMA_SUM,
-                                 .tensor = sums * WGMMA_STEP,
-                                 .rate = spec->macs_s8,
+                                 .steps = ceil(p->depth * size / WGMMA_STEP),
+                                 .behind = sums / 32 * each,
+                                 .tensor = sums * WGMMA_STEP / size,
+                                 .rate = size == 1 ? spec->macs_s8 : spec->macs_f16,
                                  .reached = 1};
-        if ((p->columns <= 64) != (of[i].columns == 64)) continue;
+        if (!wgmma_suits(p, of[i].rows, of[i].columns)) continue;
         pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes, &made);
         if (out->launches && made.seconds >= out->seconds) continue;
         snprintf(made.kernel, sizeof made.kernel, "%s_wgmma_%dx%d", stem, of[i].rows,

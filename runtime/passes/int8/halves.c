@@ -7,7 +7,10 @@
 #include "runtime/passes/int8/fold_qdq.h"
 
 #include "runtime/base/ptr_map.h"
+#include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
+
+enum { RESIDUAL = 3 }; /* FusedMatMul's input */
 
 /* The f32 tensor of a short one. */
 typedef struct twin {
@@ -276,6 +279,56 @@ static pare_status narrow_input(pare_node *q)
         !is_short(cast->in[0]))
         return PARE_OK;
     return pare_node_set_in(q, 0, cast->in[0]);
+}
+
+static bool is_int8_product(const pare_node *node)
+{
+    return !strcmp(node->domain, PARE_DOMAIN) && !strcmp(node->op_type, "FusedMatMul") &&
+           pare_type_is_int8(node->in[0]->dtype);
+}
+
+/* Does nothing read x but this Cast, and products that make its type and add x? */
+static bool reads_are_short(const pare_value *x, const pare_node *cast)
+{
+    const pare_dtype type = cast->out[0]->dtype;
+    bool well = !x->is_output;
+    for (int i = 0; i < x->user_count; i++) {
+        const pare_node *user = x->user[i];
+        if (user == cast) continue;
+        well = well && user->graph == cast->graph && is_int8_product(user) &&
+               pare_node_int(user, "output_dtype", PARE_f32) == type;
+        for (int k = 0; well && k < user->in_count; k++)
+            well = (user->in[k] == x) == (k == RESIDUAL);
+    }
+    return well;
+}
+
+/* An integer product whose f32 result becomes short makes the short tensor itself, reads a residual
+   of that type before the Cast that widens it, and gives it to products that add it. */
+static pare_status narrow_product(pare_node *cast)
+{
+    pare_value *x = cast->in[0], *y = cast->out[0];
+    pare_node *product = x->producer;
+    if (!product || product->graph != cast->graph || !is_int8_product(product) || !is_short(y) ||
+        x->dtype != PARE_f32 || !reads_are_short(x, cast))
+        return PARE_OK;
+    const pare_value *z = pare_node_in(product, RESIDUAL);
+    const pare_node *widens = z ? z->producer : NULL;
+    if (widens && pare_node_is(widens, "Cast") && widens->in[0]->dtype == y->dtype)
+        PARE_TRY(pare_node_set_in(product, RESIDUAL, widens->in[0]));
+    pare_node_remove(cast);
+    while (x->user_count) PARE_TRY(pare_node_set_in(x->user[0], RESIDUAL, y));
+    pare_node_set_out(product, 0, y);
+    return pare_node_set_int(product, "output_dtype", y->dtype);
+}
+
+pare_status pare_pass_narrow_products(pare_model *model)
+{
+    pare_graph *graph = model->graph;
+    for (int n = graph->node_count - 1; n >= 0; n--)
+        if (pare_node_is(graph->node[n], "Cast")) PARE_TRY(narrow_product(graph->node[n]));
+    pare_graph_sweep(graph);
+    return pare_graph_sort(graph);
 }
 
 pare_status pare_qdq_narrow_halves(pare_graph *graph)

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel of products on compute capability 9.0, of 8-bit integers and of halves. A block has
+   three groups of four warps and stays for many tiles: a thread of the last fills stages by tensor
+   maps, a window's patches by im2col maps, the other two groups multiply the upper and the lower
+   half of a tile, finish their sums where they are, and store Y by tensor maps through shared
+   memory, in which a residual was brought the same way. To stages and maps all types are bytes.
+
+   For files that are compiled for sm_90a only. */
+#ifndef PARE_RUNTIME_CUDA_GEMM_WGMMA_TILES_CUH
+#define PARE_RUNTIME_CUDA_GEMM_WGMMA_TILES_CUH
+
+#include "runtime/cuda/device/simt_sm90.cuh"
+#include "runtime/cuda/gemm/gemm_tiles.cuh"
+#include "runtime/cuda/gemm/wgmma.h"
+
+/* Rows of a band of tiles. */
+enum { BAND_ROWS = 2048 };
+
+constexpr int bytes_of_type(int type)
+{
+    return type == PARE_f32 ? 4 : type == PARE_f16 || type == PARE_bf16 ? 2 : 1;
+}
+
+/* What an instance is. KIND: X's type. TO: Y's, s8 for both of 8 bits. GELU: the erf form, else
+   bounds. Each group has MI x 64 rows of a tile of BN columns; KB: bytes of depth a stage has. */
+template <int KIND_, int TO_, bool GELU_, bool RESIDUAL_, bool PICTURE_, int MI_, int BN_, int KB_,
+          int STAGES_, int BLOCKS_>
+struct variant {
+    typedef typename kind_of<KIND_>::sum sum;
+    enum {
+        KIND = KIND_,
+        TO = TO_,
+        GELU = GELU_,
+        RESIDUAL = RESIDUAL_,
+        PICTURE = PICTURE_,
+        MI = MI_,
+        BN = BN_,
+        KB = KB_,
+        DEEP = STAGES_, /* stages */
+        BLOCKS = BLOCKS_,
+        INTEGER = bytes_of_type(KIND) == 1,
+        END = !INTEGER || GELU || TO != PARE_s8 ? EPILOGUE_ANY
+              : RESIDUAL                        ? EPILOGUE_CLAMP_RESIDUAL
+                                                : EPILOGUE_CLAMP,
+        X_SIZE = bytes_of_type(KIND), /* bytes of a number */
+        Y_SIZE = bytes_of_type(TO),
+        GROUP_ROWS = MI * 64,
+        BM = 2 * GROUP_ROWS,
+        X_BYTES = BM * KB,
+        STAGE = X_BYTES + BN * KB,
+        SLICE =
+            BN * Y_SIZE % 128 == 0 ? 128 : 64, /* bytes of a row that one copy has, of 64 rows */
+        SLICES = BN * Y_SIZE / SLICE,
+        SLICE_BYTES = 64 * SLICE,
+        OUT = MI * SLICES * SLICE_BYTES, /* of a group's part of Y */
+        BARRIERS = DEEP * STAGE + 2 * OUT,
+        SHARED = BARRIERS + (2 * DEEP + 2) * 8,
+        THREADS = 384,
+        CROWDED = BN > 128, /* sums leave few registers */
+        REGISTERS_FILL = BLOCKS == 1 ? 40 : 24,
+        REGISTERS_SUM = BLOCKS == 1 ? 232 : 104
+    };
+    static_assert(STAGE % 1024 == 0 && SLICE_BYTES % 1024 == 0, "swizzles are of 1024 bytes");
+    static_assert(SHARED <= 227 * 1024, "shared memory of a block");
+    static_assert(SHARED * BLOCKS + BLOCKS * 1024 <= 228 * 1024, "shared memory of a processor");
+};
+
+/* How tiles lie in Y, and steps of KB bytes in depth. */
+typedef struct wgmma_walk {
+    int steps, tap_steps; /* of a tile; of a tap */
+    int tiles_m, tiles_n, band;
+    int zero; /* 0, which the compiler does not know */
+} wgmma_walk;
+
+typedef struct tile_at {
+    int m, n;
+} tile_at;
+
+/* Within a band of tiles, rows run fastest: X of a band stays in L2 while W passes by. */
+SIMT_INLINE tile_at tile_of_index(const wgmma_walk &g, int index)
+{
+    const int whole = g.band * g.tiles_n, band = index / whole, in = index - band * whole;
+    const int high = min(g.band, g.tiles_m - band * g.band), n = in / high;
+    return {band * g.band + in - n * high, n};
+}
+
+/* --- one thread fills the stages --- */
+
+template <typename V>
+SIMT_INLINE void stages_produce(const pare_cuda_gemm_args &p, const wgmma_walk &g,
+                                const CUtensorMap *xm, const CUtensorMap *wm, unsigned shared)
+{
+    const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
+    const int tiles = g.tiles_m * g.tiles_n;
+    int stage = 0;
+    unsigned parity = 1;
+    for (int index = (int)blockIdx.x; index < tiles; index += (int)gridDim.x) {
+        const tile_at t = tile_of_index(g, index);
+        const int m0 = t.m * V::BM, n0 = t.n * V::BN;
+        int w = 0, h = 0, image = 0, in_tap = 0, right = 0, down = 0;
+        if (V::PICTURE) {
+            const int line = m0 / p.in.out_width;
+            image = line / p.in.out_height;
+            w = (m0 - line * p.in.out_width) * p.in.stride[1] - p.in.begin[1];
+            h = (line - image * p.in.out_height) * p.in.stride[0] - p.in.begin[0];
+        }
+        for (int k = 0; k < g.steps; k++) {
+            const unsigned bar = full + stage * 8, at = shared + stage * V::STAGE;
+            simt_mbar_wait(empty + stage * 8, parity);
+            simt_mbar_expect(bar, V::STAGE);
+            if (V::PICTURE) {
+                simt_tma_load_im2col(at, xm, bar, in_tap * V::KB, w, h, image,
+                                     right * p.in.dilation[1], down * p.in.dilation[0]);
+                if (++in_tap == g.tap_steps) {
+                    in_tap = 0;
+                    if (++right == p.in.kernel_width) right = 0, down++;
+                }
+            } else {
+                simt_tma_load(at, xm, bar, k * V::KB, m0);
+            }
+            simt_tma_load(at + V::X_BYTES, wm, bar, k * V::KB, n0);
+            if (++stage == V::DEEP) stage = 0, parity ^= 1;
+        }
+    }
+}
+
+/* --- two groups multiply --- */
+
+/* Of a group: where its part of Y is. */
+typedef struct sum_group {
+    bool leads;   /* its first thread, which copies */
+    unsigned out; /* shared memory of its part of Y */
+    unsigned z_bar;
+} sum_group;
+
+/* Begins to bring the residual, once what was there is stored. */
+template <typename V>
+SIMT_INLINE void residual_bring(const sum_group &mine, const CUtensorMap *zm, int m0, int n0)
+{
+    simt_tma_store_wait_read();
+    simt_mbar_expect(mine.z_bar, V::OUT);
+    PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int c = 0; c < V::SLICES; c++)
+        simt_tma_load(mine.out + (i * V::SLICES + c) * V::SLICE_BYTES, zm, mine.z_bar,
+                      n0 * V::Y_SIZE + c * V::SLICE, m0 + i * 64);
+}
+
+template <typename V>
+SIMT_INLINE void tile_put(const pare_cuda_gemm_args &p, const sum_group &mine,
+                          const CUtensorMap *ym, int m0, int n0)
+{
+    PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int c = 0; c < V::SLICES; c++)
+    {
+        const int x = n0 * V::Y_SIZE + c * V::SLICE, y = m0 + i * 64;
+        if (x < p.columns * V::Y_SIZE && y < p.rows)
+            simt_tma_store(ym, mine.out + (i * V::SLICES + c) * V::SLICE_BYTES, x, y);
+    }
+    simt_tma_store_commit();
+}
+
+/* Constants of four columns; halves have a bias alone. */
+typedef struct four_constants {
+    int shift[4];
+    float scale[4], bias[4];
+} four_constants;
+
+template <typename V>
+SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column)
+{
+    four_constants k;
+    if (V::INTEGER) {
+        vec_load<4>(p.shift, column, 1, k.shift);
+        vec_load<4>(p.scale, column, 1, k.scale);
+    }
+    if (p.bias)
+        vec_load<4>(static_cast<const float *>(p.bias), column, 1, k.bias);
+    else
+        PARE_UNROLL for (int i = 0; i < 4; i++) k.bias[i] = -0.0f; /* changes no float */
+    return k;
+}
+
+SIMT_INLINE int bits_of_sum(int v) { return v; }
+SIMT_INLINE int bits_of_sum(float v) { return __float_as_int(v); }
+
+/* Four neighbours' sums in real units, stored at `to`. inverse: of Y's scale. */
+template <typename V>
+SIMT_INLINE void four_real(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
+                           const typename V::sum sum[4], const four_constants &k, char *to)
+{
+    float v[4];
+    PARE_UNROLL for (int i = 0; i < 4; i++)
+    {
+        v[i] = (float)sum[i] + k.bias[i];
+        if (V::INTEGER) v[i] *= k.scale[i];
+        if (V::GELU) v[i] = pare_act_of(PARE_ACT_GELU, NULL, v[i]);
+        if (V::TO == (int)PARE_s8) v[i] *= inverse;
+    }
+    if constexpr (V::TO == (int)PARE_s8)
+        *reinterpret_cast<unsigned *>(to) = four_pack<true>(p, l, v);
+    else
+        floats_finish<V::TO, V::RESIDUAL>(l, v, to);
+}
+
+/* Where a lane's four neighbours of two instructions' eight columns are: column and byte in a row
+   of a slice, of which multiples of 16 are swizzled. The order of columns is wgmma.h's. */
+typedef struct four_place {
+    int column, chunk, byte;
+} four_place;
+
+template <typename V> SIMT_INLINE four_place lane_place(int lane)
+{
+    const int l = lane & 3;
+    if (V::Y_SIZE == 1) return {l * 4, 0, l * 4};
+    if (V::Y_SIZE == 2) return {(l >> 1) * 32 + (l & 1) * 4, (l >> 1) * 64, (l & 1) * 8};
+    return {l * 8, l * 32, 0};
+}
+
+/* The same of pair q of instructions; byte: of its slice. */
+template <typename V> SIMT_INLINE four_place pair_place(int q)
+{
+    enum { PAIRS = V::SLICE / V::Y_SIZE / 16, APART = 16 / V::Y_SIZE };
+    const int slice = q / PAIRS, in = q % PAIRS;
+    return {slice * PAIRS * 16 + in * APART, in * 16, slice * V::SLICE_BYTES};
+}
+
+/* Sums of two instructions' eight columns become four neighbours in `out`, the group's part of Y,
+   whose chunks of 16 bytes are swizzled as the map of Y has them. Where sums leave few registers,
+   what is read for columns waits for those two before them: all at once would not fit. */
+template <typename V>
+SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, int zero,
+                             const typename V::sum (&acc)[V::MI][V::BN / 2], char *out, int n0)
+{
+    const int lane = (int)threadIdx.x & 31, row = ((int)threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
+    const int turn = V::SLICE == 128 ? row & 7 : row >> 1 & 3;
+    const four_place mine = lane_place<V>(lane);
+    const int first = row * V::SLICE + ((turn << 4) ^ mine.chunk) + mine.byte;
+    const float inverse = 1 / p.epilogue.y_scale;
+    int wait[2] = {0, 0}; /* stay 0 */
+    PARE_UNROLL for (int q = 0; q < V::BN / 16; q++)
+    {
+        const four_place pair = pair_place<V>(q);
+        const int column = min(n0 + pair.column + mine.column, p.columns - 4);
+        char *to = out + (first ^ pair.chunk) + pair.byte + wait[q % 2];
+        const four_constants k = constants_of<V>(p, column + wait[q % 2]);
+        PARE_UNROLL for (int i = 0; i < V::MI; i++)
+            PARE_UNROLL for (int upper = 0; upper < 2; upper++)
+        {
+            typename V::sum four[4];
+            PARE_UNROLL for (int c = 0; c < 4; c++)
+            {
+                const int at = (q * 2 + c / 2) * 4 + upper * 2 + c % 2;
+                if constexpr (V::INTEGER)
+                    four[c] = (int)((unsigned)acc[i][at] - (unsigned)k.shift[c]);
+                else
+                    four[c] = acc[i][at];
+                if (V::CROWDED && c == 3) wait[q % 2] = bits_of_sum(four[c]) & zero;
+            }
+            char *there = to + i * V::SLICES * V::SLICE_BYTES + upper * 8 * V::SLICE;
+            if constexpr (V::END == (int)EPILOGUE_ANY)
+                four_real<V>(p, l, inverse, four, k, there);
+            else
+                four_finish<V::END>(p, l, four, k.scale, k.bias, there);
+        }
+    }
+}
+
+/* 32 bytes of depth. */
+template <int KIND, int COUNT>
+SIMT_INLINE void rows_multiply(int (&d)[COUNT], uint64_t x, uint64_t w, int add)
+{
+    simt_wgmma_k32<KIND == PARE_u8>(d, x, w, add);
+}
+template <int KIND, int COUNT>
+SIMT_INLINE void rows_multiply(float (&d)[COUNT], uint64_t x, uint64_t w, int add)
+{
+    simt_wgmma_k16<KIND == PARE_bf16>(d, x, w, add);
+}
+
+/* One step of depth. */
+template <typename V>
+SIMT_INLINE void step_multiply(typename V::sum (&acc)[V::MI][V::BN / 2], unsigned stage, int group,
+                               int step)
+{
+    const uint64_t x = simt_wgmma_matrix<V::KB>(stage + group * V::GROUP_ROWS * V::KB);
+    const uint64_t w = simt_wgmma_matrix<V::KB>(stage + V::X_BYTES);
+    simt_wgmma_fence();
+    PARE_UNROLL for (int part = 0; part < V::KB / 32; part++)
+        PARE_UNROLL for (int i = 0; i < V::MI; i++) rows_multiply<V::KIND>(
+            acc[i], x + part * 2 + i * (64 * V::KB >> 4), w + part * 2, part > 0 ? 1 : step);
+    simt_wgmma_commit();
+}
+
+template <typename V>
+SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l,
+                               const wgmma_walk &g, const CUtensorMap *ym, const CUtensorMap *zm,
+                               char *bytes, unsigned shared)
+{
+    const int group = (int)threadIdx.x >> 7, tiles = g.tiles_m * g.tiles_n;
+    const bool releases = (threadIdx.x & 31) == 0;
+    const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
+    const int out = V::DEEP * V::STAGE + group * V::OUT;
+    const sum_group mine = {(threadIdx.x & 127) == 0, shared + out,
+                            empty + V::DEEP * 8 + group * 8};
+    unsigned stage = 0, parity = 0, z_parity = 0;
+    typename V::sum acc[V::MI][V::BN / 2];
+    PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int j = 0; j < V::BN / 2; j++)
+        acc[i][j] = 0;
+    for (int index = (int)blockIdx.x; index < tiles; index += (int)gridDim.x) {
+        const tile_at t = tile_of_index(g, index);
+        const int m0 = t.m * V::BM + group * V::GROUP_ROWS, n0 = t.n * V::BN;
+        unsigned last = 0;
+        PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_order(acc[i]);
+        for (int k = 0; k < g.steps; k++) {
+            simt_mbar_wait(full + stage * 8, parity);
+            step_multiply<V>(acc, shared + stage * V::STAGE, group, k);
+            if (V::RESIDUAL && k == 0) {
+                if (mine.leads) residual_bring<V>(mine, zm, m0, n0);
+                __syncwarp();
+            }
+            simt_wgmma_wait<1>(); /* the step before was read */
+            if (k > 0 && releases) simt_mbar_arrive(empty + last * 8);
+            last = stage;
+            if (++stage == V::DEEP) stage = 0, parity ^= 1;
+        }
+        simt_wgmma_wait<0>();
+        PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_order(acc[i]);
+        if (releases) simt_mbar_arrive(empty + last * 8);
+        if (V::RESIDUAL) {
+            simt_mbar_wait(mine.z_bar, z_parity);
+            z_parity ^= 1;
+        } else { /* what was stored last was read */
+            if (mine.leads) simt_tma_store_wait_read();
+            simt_sync_group(group + 1);
+        }
+        sums_finish<V>(p, l, g.zero, acc, bytes + out, n0);
+        simt_fence_async();
+        simt_sync_group(group + 1);
+        if (mine.leads) tile_put<V>(p, mine, ym, m0, n0);
+        __syncwarp();
+    }
+    if (mine.leads) simt_tma_store_wait();
+    __syncwarp();
+}
+
+template <typename V>
+static __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
+    wgmma_tiles(const __grid_constant__ CUtensorMap xm, const __grid_constant__ CUtensorMap wm,
+                const __grid_constant__ CUtensorMap ym, const __grid_constant__ CUtensorMap zm,
+                const __grid_constant__ pare_cuda_gemm_args p,
+                const __grid_constant__ tile_clamp clamp, const __grid_constant__ wgmma_walk walk)
+{
+    SIMT_DYN_SHARED_AT(char, bytes, 1024);
+    const unsigned shared = simt_shared_address(bytes);
+    if (threadIdx.x == 0) {
+        const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
+        if (shared & 1023) __trap(); /* swizzles count from there */
+        for (int s = 0; s < V::DEEP; s++) {
+            simt_mbar_init(full + s * 8, 1);
+            simt_mbar_init(empty + s * 8, 8); /* warps that multiply */
+        }
+        simt_mbar_init(empty + V::DEEP * 8, 1);
+        simt_mbar_init(empty + V::DEEP * 8 + 8, 1);
+        simt_mbar_publish();
+        simt_tma_prefetch(&xm), simt_tma_prefetch(&wm), simt_tma_prefetch(&ym);
+    }
+    __syncthreads();
+    if (threadIdx.x >= 256) {
+        simt_registers_give<V::REGISTERS_FILL>();
+        if (threadIdx.x == 256) stages_produce<V>(p, walk, &xm, &wm, shared);
+        __syncwarp();
+    } else {
+        simt_registers_take<V::REGISTERS_SUM>();
+        tiles_consume<V>(p, clamp, walk, &ym, &zm, bytes, shared);
+    }
+}
+
+/* --- tensor maps --- */
+
+typedef decltype(&cuTensorMapEncodeTiled) tiled_encoder;
+typedef decltype(&cuTensorMapEncodeIm2col) im2col_encoder;
+
+static void *driver_find(const char *name)
+{
+    void *found = NULL;
+    cudaDriverEntryPointQueryResult how;
+    if (cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how) !=
+        cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    return how == cudaDriverEntryPointSuccess ? found : NULL;
+}
+
+static tiled_encoder tiled_find(void)
+{
+    static const tiled_encoder found =
+        reinterpret_cast<tiled_encoder>(driver_find("cuTensorMapEncodeTiled"));
+    return found;
+}
+
+static im2col_encoder im2col_find(void)
+{
+    static const im2col_encoder found =
+        reinterpret_cast<im2col_encoder>(driver_find("cuTensorMapEncodeIm2col"));
+    return found;
+}
+
+static CUtensorMapSwizzle swizzle_of(int bytes)
+{
+    return bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
+}
+
+/* (rows, columns) bytes, rows `pitch` apart, in boxes of so many. */
+static bool map_rows(CUtensorMap *map, const void *at, int64_t rows, int64_t columns, int64_t pitch,
+                     int box_rows, int box_columns)
+{
+    const cuuint64_t dims[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
+    const cuuint64_t strides[1] = {(cuuint64_t)pitch};
+    const cuuint32_t box[2] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows};
+    const cuuint32_t ones[2] = {1, 1};
+    return tiled_find()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void *>(at), dims,
+                        strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box_columns),
+                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+/* How far the last position of a window, and `stride` behind it, is from a picture's end. */
+static int corner_of(const pare_cuda_picture &in, int axis)
+{
+    const int out = axis ? in.out_width : in.out_height, size = axis ? in.width : in.height;
+    return out * in.stride[axis] - size - in.begin[axis];
+}
+
+/* A window's positions in a picture; what is outside is 0. */
+static bool map_pixels(CUtensorMap *map, const pare_cuda_gemm_args &p, int box_pixels,
+                       int box_bytes)
+{
+    const pare_cuda_picture &in = p.in;
+    const int64_t images = p.rows / ((int64_t)in.out_height * in.out_width);
+    const int64_t row = in.height > 1 ? in.row : in.width * in.pixel,
+                  bytes = bytes_of_type(p.x_type);
+    const int64_t image = images > 1 ? in.image : in.height * row;
+    const cuuint64_t dims[4] = {(cuuint64_t)(in.channels * bytes), (cuuint64_t)in.width,
+                                (cuuint64_t)in.height, (cuuint64_t)images};
+    const cuuint64_t strides[3] = {(cuuint64_t)(in.pixel * bytes), (cuuint64_t)(row * bytes),
+                                   (cuuint64_t)(image * bytes)};
+    const int low[2] = {-in.begin[1], -in.begin[0]}, high[2] = {corner_of(in, 1), corner_of(in, 0)};
+    const cuuint32_t apart[4] = {1, (cuuint32_t)in.stride[1], (cuuint32_t)in.stride[0], 1};
+    return im2col_find()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void *>(p.x), dims,
+                         strides, low, high, (cuuint32_t)box_bytes, (cuuint32_t)box_pixels, apart,
+                         CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box_bytes),
+                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+/* --- launchers --- */
+
+template <typename V> static wgmma_walk walk_of(const pare_cuda_gemm_args &p)
+{
+    wgmma_walk g;
+    g.steps = (p.depth * V::X_SIZE + V::KB - 1) / V::KB;
+    g.tap_steps = p.picture ? p.in.channels * V::X_SIZE / V::KB : g.steps;
+    g.tiles_m = (int)((p.rows + V::BM - 1) / V::BM);
+    g.tiles_n = (p.columns + V::BN - 1) / V::BN;
+    g.band = BAND_ROWS / V::BM;
+    g.zero = 0;
+    return g;
+}
+
+template <typename V>
+static bool maps_make(const pare_cuda_gemm_args &p, CUtensorMap *x, CUtensorMap *w, CUtensorMap *y,
+                      CUtensorMap *z)
+{
+    const void *residual = p.z ? p.z : p.y;
+    const int64_t y_columns = (int64_t)p.columns * V::Y_SIZE, y_row = p.y_row * V::Y_SIZE,
+                  depth = (int64_t)p.depth * V::X_SIZE,
+                  w_rows = pare_wgmma_rows(p.columns, V::Y_SIZE);
+    return (V::PICTURE ? map_pixels(x, p, V::BM, V::KB)
+                       : map_rows(x, p.x, p.rows, depth, p.x_row * V::X_SIZE, V::BM, V::KB)) &&
+           map_rows(w, p.w, w_rows, depth, p.w_row * V::X_SIZE, V::BN, V::KB) &&
+           map_rows(y, p.y, p.rows, y_columns, y_row, 64, V::SLICE) &&
+           map_rows(z, residual, p.rows, y_columns, y_row, 64, V::SLICE);
+}
+
+template <typename V>
+static cudaError_t variant_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
+{
+    const wgmma_walk walk = walk_of<V>(*p);
+    const tile_clamp clamp =
+        V::TO == (int)PARE_s8 ? integer_clamp(p->epilogue) : float_clamp(p->epilogue.act);
+    CUtensorMap x, w, y, z;
+    int device = 0, processors = 0;
+    auto kernel = wgmma_tiles<V>;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    if (error == cudaSuccess) error = SIMT_ALLOW_SHARED(kernel, V::SHARED);
+    if (error != cudaSuccess) return error;
+    if (!maps_make<V>(*p, &x, &w, &y, &z)) return cudaErrorInvalidValue;
+    const int tiles = walk.tiles_m * walk.tiles_n, most = processors * V::BLOCKS;
+    SIMT_LAUNCH(kernel, dim3((unsigned)(tiles < most ? tiles : most)), dim3(V::THREADS),
+                (size_t)V::SHARED, stream, x, w, y, z, *p, clamp, walk);
+    return cudaGetLastError();
+}
+
+#endif
