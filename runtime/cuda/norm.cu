@@ -109,7 +109,8 @@ static cudaError_t lrn_launch(const pare_cuda_iterator *w, const pare_cuda_neigh
 {
     const int64_t blocks = (w->walk.count + PARE_CUDA_BLOCK - 1) / PARE_CUDA_BLOCK;
     if (blocks == 0) return cudaSuccess;
-    SIMT_LAUNCH(lrn_each, dim3((unsigned)blocks), dim3(PARE_CUDA_BLOCK), 0, stream, *w, *lrn);
+    SIMT_LAUNCH(lrn_each, dim3(pare_cuda_blocks(blocks)), dim3(PARE_CUDA_BLOCK), 0, stream, *w,
+                *lrn);
     return cudaGetLastError();
 }
 

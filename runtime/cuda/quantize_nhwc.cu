@@ -282,7 +282,8 @@ static unsigned images_beside(int64_t images, int64_t blocks)
 static cudaError_t tiles_launch(const tiling *t, const coding *c, cudaStream_t stream)
 {
     const int64_t across = tiles_across(t), down = tiles_down(t);
-    const dim3 grid((unsigned)across, (unsigned)down, images_beside(t->images, across * down));
+    const dim3 grid(pare_cuda_blocks(across), pare_cuda_blocks_beside(down),
+                    images_beside(t->images, across * down));
     const dim3 block(PARE_CUDA_BLOCK);
     const bool four = t->positions % 4 == 0 && (uintptr_t)t->x % 16 == 0;
     if (c->table && four)

@@ -19,7 +19,7 @@ struct pare_machine_table {
     const pare_machine_table_kind *kind;
     const char *folder;
     char *path;                      /* NULL: nothing on disk */
-    char machine[PARE_MACHINE_NAME]; /* whose numbers these are */
+    char machine[PARE_MACHINE_NAME]; /* whose numbers these are, on disk */
     json_t *entry;                   /* of this machine */
     bool changed;
 };
@@ -134,8 +134,8 @@ pare_status pare_machine_table_open(pare_ctx *ctx, pare_machine_table **out, con
     t->kind = kind;
     t->folder = folder;
     t->entry = json_object();
-    pare_machine_name(ctx, t->machine, sizeof t->machine, device);
     if (folder) {
+        pare_machine_name(ctx, t->machine, sizeof t->machine, device);
         size_t n = strlen(folder) + strlen(kind->file) + 2;
         t->path = pare_alloc(ctx, n, 1);
         if (!t->path) {

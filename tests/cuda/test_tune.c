@@ -326,6 +326,28 @@ static void runs_are_captured_on_tensors_of_their_own(void **state)
     teardown(&f);
 }
 
+static pare_status pack_constant(pare_prep *p)
+{
+    p->packed = 2;
+    return PARE_OK;
+}
+
+static const pare_kernel packing = {.name = "packing", .prepare = pack_constant, .run = run_noting};
+
+/* Packed constants exist once: a second run in a graph would find them in the cache. */
+static void packed_constants_are_read_once_a_graph(void **state)
+{
+    (void)state;
+    fixture f;
+    static const pare_kernel *const list[] = {&often, &packing, NULL};
+    setup(&f);
+    f.in[0].dim[0] = f.out.dim[0] = 2;
+    seen_count = 0, read_values = true;
+    assert_string_equal(choose(&f, true, list), "packing");
+    assert_int_equal(seen_count, 2 + 1);
+    teardown(&f);
+}
+
 /* A device with room for one set has no flush, and still chooses. */
 static void a_nearly_full_device_takes_one_set(void **state)
 {
@@ -420,6 +442,7 @@ int main(void)
         device_test(a_file_of_no_use_is_said_once),
         device_test(what_cannot_be_captured_is_timed_in_the_stream),
         device_test(runs_are_captured_on_tensors_of_their_own),
+        device_test(packed_constants_are_read_once_a_graph),
         device_test(a_nearly_full_device_takes_one_set),
         device_test(trials_leave_no_trace),
         device_test(failures_are_passed_on_and_a_full_device_is_none),

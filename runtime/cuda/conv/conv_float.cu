@@ -232,7 +232,7 @@ static cudaError_t conv_float_launch(const pare_cuda_conv_float *f, cudaStream_t
 }
 
 enum { MOST_SPLITS = 64, SPLIT_DEPTH = 2048, MOST_BLOCKS = 65535, BIAS = 2 };
-enum { MOST_COLUMNS = MOST_BLOCKS * TILE };
+enum { MOST_COLUMNS = (int)MOST_BLOCKS * TILE };
 
 /* The pictures and weights of the node, whichever of them it makes. */
 typedef struct parts {
