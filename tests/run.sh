@@ -13,7 +13,7 @@
 #                   a folder of the test; where it is not set no daemon is installed
 # PARE_TEST_BROWSER=1 look at reports in a browser, too: installs Chromium; where it is not set none is
 #                   installed, and one that is there already serves
-# PARE_PYTHON=FILE  a Python with onnx 1.20.1, onnxruntime, numpy and h5py, and tritonclient
+# PARE_PYTHON=FILE  a Python with onnx 1.20.1, onnxruntime, numpy and h5py, and tritonclient and pillow
 #                   for tests of the server; else build/venv is made
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -94,8 +94,8 @@ python_ready() {
         why="pip: $(grep -v '^$' "$log/pip.log" | tail -1 | cut -c1-200)"
         return 1
     }
-    [ -n "${PARE_PYTHON:-}" ] || "$python" -c 'import tritonclient.http, tritonclient.grpc' 2>/dev/null ||
-        "$python" -m pip install -q 'tritonclient[grpc,http]' prometheus_client >>"$log/pip.log" 2>&1 || true # its test says so
+    [ -n "${PARE_PYTHON:-}" ] || "$python" -c 'import tritonclient.http, tritonclient.grpc, PIL' 2>/dev/null ||
+        "$python" -m pip install -q 'tritonclient[grpc,http]' prometheus_client pillow >>"$log/pip.log" 2>&1 || true # its test says so
 }
 
 stage_release() {

@@ -7,8 +7,8 @@
 #include "tools/commands.h"
 #include "tools/serve/api.h"
 #include "tools/serve/grpc/grpc.h"
-#include "tools/serve/http.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/http/http.h"
+#include "tools/serve/traffic/shadow.h"
 #include "tools/text.h"
 #include "tools/token.h"
 

@@ -13,7 +13,7 @@ name=readme
 . "$(dirname "$0")/_lib.sh"
 readme=${README:-$top/README.md}
 samples=${PARE_README_SAMPLES:-256}
-rooms="formats runtime calib quant prune distill tools tools/serve tools/serve/grpc tools/serve/ensemble tools/serve/pictures tools/load tests datasets"
+rooms="formats runtime calib quant prune distill tools tools/serve tools/serve/http tools/serve/traffic tools/serve/gpu tools/serve/grpc tools/serve/ensemble tools/serve/pictures tools/load tests datasets"
 
 # --- the documents alone ---
 

@@ -5,7 +5,7 @@
 
 #include "tests/passes/graph_case.h"
 #include "tools/serve/api.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/traffic/shadow.h"
 
 /* A request whose reply the test waits for. */
 typedef struct ask {

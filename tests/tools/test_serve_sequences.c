@@ -5,7 +5,7 @@
 
 #include "formats/onnx.h"
 #include "tests/passes/graph_case.h"
-#include "tools/serve/sequences.h"
+#include "tools/serve/traffic/sequences.h"
 
 #include <math.h>
 #include <setjmp.h>

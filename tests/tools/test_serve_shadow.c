@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models that shadow others: what is compared, what is dropped, and that no answer waits for it. */
 #include "tests/tools/serve_desk.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/traffic/shadow.h"
 
 #include <math.h>
 #include <setjmp.h>

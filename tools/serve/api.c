@@ -2,7 +2,7 @@
 #include "tools/serve/api.h"
 
 #include "runtime/base/version.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/traffic/shadow.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #include "tools/serve/batcher.h"
 #include "tools/serve/ensemble/ensemble.h"
 #include "tools/serve/pictures/preprocess.h"
-#include "tools/serve/sequence_config.h"
-#include "tools/serve/shares.h"
+#include "tools/serve/traffic/sequence_config.h"
+#include "tools/serve/traffic/shares.h"
 
 /* An input or output that config.pbtxt names. */
 typedef struct pare_config_tensor {

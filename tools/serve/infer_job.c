@@ -2,9 +2,9 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
-#include "tools/serve/encoding.h"
-#include "tools/serve/sequences.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/http/encoding.h"
+#include "tools/serve/traffic/sequences.h"
+#include "tools/serve/traffic/shadow.h"
 
 #include <math.h>
 #include <string.h>

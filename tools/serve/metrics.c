@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* OpenMetrics 1.0: a family is its type, its help, and then a line for each model. */
 #include "tools/serve/api.h"
-#include "tools/serve/sequences.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/traffic/sequences.h"
+#include "tools/serve/traffic/shadow.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #define PARE_TOOLS_SERVE_PLANS_H
 
 #include "runtime/exec/batch.h"
-#include "tools/serve/gpus.h"
+#include "tools/serve/gpu/gpus.h"
 
 typedef struct pare_plans pare_plans;
 typedef struct pare_planned {

@@ -5,7 +5,7 @@
 
 #include "formats/json.h"
 #include "tools/serve/layout.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/traffic/shadow.h"
 #include "tools/text.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/sequences.h"
+#include "tools/serve/traffic/sequences.h"
 
 #include "formats/json.h"
 #include "formats/onnx.h"

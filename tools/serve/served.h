@@ -113,7 +113,7 @@ const char *pare_served_reason(const pare_served *served);
 /* served_run.c: what an instance's thread does. */
 void *pare_instance_main(void *instance);
 
-/* sites.c: chooses processors by the model's configuration, with plans for each. PARE_DEVICE,
+/* gpu/sites.c: chooses processors by the model's configuration, with plans for each. PARE_DEVICE,
    PARE_UNSUPPORTED: there is no such GPU, or they differ. */
 PARE_NODISCARD pare_status pare_sites_open(pare_served *served);
 void pare_sites_close(pare_served *served);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a served model says of itself. */
-#include "tools/serve/sequences.h"
+#include "tools/serve/traffic/sequences.h"
 
 #include "formats/json.h"
 

@@ -4,8 +4,8 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
-#include "tools/serve/sequences.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/traffic/sequences.h"
+#include "tools/serve/traffic/shadow.h"
 
 #include <string.h>
 #include <sys/resource.h>

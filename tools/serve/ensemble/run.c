@@ -2,7 +2,7 @@
 /* A request to an ensemble. Whoever ends a step begins those that waited for it: the request's own
    thread the first ones, then the instances of the models. The last one to end answers. */
 #include "tools/serve/infer_job.h"
-#include "tools/serve/shadow.h"
+#include "tools/serve/traffic/shadow.h"
 
 #include "runtime/base/clock.h"
 

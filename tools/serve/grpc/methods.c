@@ -2,7 +2,7 @@
 #include "tools/serve/grpc/methods.h"
 
 #include "runtime/base/clock.h"
-#include "tools/serve/encoding.h"
+#include "tools/serve/http/encoding.h"
 #include "tools/serve/grpc/grpc.pb-c.h"
 #include "tools/serve/grpc/infer.h"
 

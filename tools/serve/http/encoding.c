@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/encoding.h"
+#include "tools/serve/http/encoding.h"
 
 #include <limits.h>
 #include <stdlib.h>

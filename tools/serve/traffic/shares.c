@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/shares.h"
+#include "tools/serve/traffic/shares.h"
 
 #include "runtime/base/hash.h"
 

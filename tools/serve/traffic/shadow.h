@@ -5,7 +5,7 @@
 #define PARE_TOOLS_SERVE_SHADOW_H
 
 #include "tools/serve/infer_job.h"
-#include "tools/serve/shadow_stats.h"
+#include "tools/serve/traffic/shadow_stats.h"
 
 struct pare_repository;
 typedef struct pare_shadow pare_shadow; /* a model and the one that shadows it */

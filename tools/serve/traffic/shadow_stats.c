@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/shadow_stats.h"
+#include "tools/serve/traffic/shadow_stats.h"
 
 #include "formats/json.h"
 

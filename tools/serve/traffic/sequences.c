@@ -2,7 +2,7 @@
 /* A sequence has at most one job in the batcher or at work, which alone touches its states; the
    others wait in the sequence. So many sequences are at work as the configuration says; later ones
    wait, in order, until one ends. */
-#include "tools/serve/sequences.h"
+#include "tools/serve/traffic/sequences.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/hash.h"

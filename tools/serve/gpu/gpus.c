@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/gpus.h"
+#include "tools/serve/gpu/gpus.h"
 
 #include "runtime/exec/exec.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The form of requests and replies in HTTP. */
-#include "tools/serve/encoding.h"
+#include "tools/serve/http/encoding.h"
 #include "tools/serve/protocol.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/http.h"
+#include "tools/serve/http/http.h"
 
 #include "tools/serve/listen.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/serve/shadow.h"
+#include "tools/serve/traffic/shadow.h"
 
 #include "formats/json.h"
 #include "tools/serve/repository.h"
