@@ -13,7 +13,7 @@
 #                   a folder of the test; where it is not set no daemon is installed
 # PARE_TEST_BROWSER=1 look at reports in a browser, too: installs Chromium; where it is not set none is
 #                   installed, and one that is there already serves
-# PARE_PYTHON=FILE  a Python with onnx 1.20.1, onnxruntime, numpy and h5py, and tritonclient and pillow
+# PARE_PYTHON=FILE  a Python with onnx 1.20.1, onnxruntime, numpy, h5py, tritonclient and pillow
 #                   for tests of the server; else build/venv is made
 set -u
 cd "$(dirname "$0")/.." || exit 1
