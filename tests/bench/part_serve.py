@@ -66,11 +66,11 @@ def wait_until_up(url, model):
     raise Failed(f"{url} does not answer")
 
 
-def load(options, url, model, data, rate, seconds=SECONDS):
+def load(options, url, model, data, rate, seconds=SECONDS, connections=128):
     """The facts of one rate."""
     out = options.work / "serve.json"
     words = [options.pare, "load", url, "--model", model, "--data", data, "--rate", f"poisson:{rate:.0f}",
-             "--duration", seconds, "--connections", 128, "-q", "--json", out]
+             "--duration", seconds, "--connections", connections, "-q", "--json", out]
     call(["taskset", "-c", ",".join(map(str, CLIENT)), *words])
     return json.loads(out.read_text())["rates"][0]
 
@@ -135,10 +135,10 @@ def batching(options, results, case, model, data):
 
 def overload(options, results, case, model, data):
     """p99 of what is admitted at twice the most, over that at 80 % of it."""
-    words = ("--max-queue", 64)
+    words = ("--max-wait", 2000)
     with pare_server(options, model, *words) as server:
         best = most(options, server.url, model.stem, data, 500)["offered_per_s"]
-        rows = {part: load(options, server.url, model.stem, data, part * best, 10) for part in (0.8, 2)}
+        rows = {part: load(options, server.url, model.stem, data, part * best, 10, 1024) for part in (0.8, 2)}
     for part, row in rows.items():
         results.add(PART, case, f"p99 at {part:g} of the most", row["latency_ms"]["p99"], "ms")
     results.add(PART, case, "refused at twice the most", round(100 * rows[2]["shed"] / rows[2]["sent"], 1), "%")
