@@ -320,7 +320,7 @@ static void part_gone(pare_jobs *batch)
 {
     for (pare_job **at = &batch->jobs, *job; (job = *at);) {
         const pare_exchange *x = ((const pare_infer_job *)(const void *)job)->x;
-        if (!__atomic_load_n(&x->gone, __ATOMIC_RELAXED)) {
+        if (!pare_exchange_is_gone(x)) {
             at = &job->next;
             continue;
         }
