@@ -50,6 +50,12 @@ void pare_exchange_let_go(pare_exchange *x, size_t bytes)
     x->holds -= bytes;
 }
 
+size_t *pare_exchange_hand_over(pare_exchange *x, size_t bytes)
+{
+    if (x->held) x->holds -= bytes;
+    return x->held;
+}
+
 bool pare_exchange_is_gone(const pare_exchange *x)
 {
     while (x && !__atomic_load_n(&x->gone, __ATOMIC_RELAXED)) x = x->request;

@@ -69,6 +69,9 @@ void pare_exchange_free(pare_exchange *x);
 bool pare_exchange_hold(pare_exchange *x, size_t bytes);
 /* So many of them count no longer: that memory went. */
 void pare_exchange_let_go(pare_exchange *x, size_t bytes);
+/* So many of them are no longer this one's: who has them takes them off the counter that is
+   returned when they go. NULL: they are not counted. */
+size_t *pare_exchange_hand_over(pare_exchange *x, size_t bytes);
 /* None counts any longer, for the body goes: the reply is made. */
 void pare_exchange_drop_body(pare_exchange *x);
 
