@@ -116,10 +116,11 @@ static void infer_by_share(call *c)
     const pare_status read = is_picture ? PARE_OK : pare_infer_job_read(c->x, &request);
     const char *id = NULL;
     if (read == PARE_OK && !is_picture) id = request.sequence.id ? request.sequence.id : request.id;
+    if (id && !*id) id = NULL;
     const pare_status st = read == PARE_OK ? pare_repository_choose(r, &c->x->ctx, &s, c->model, id)
                                            : pare_repository_find(r, &c->x->ctx, &s, c->model, 0);
     if (st != PARE_OK)
-        pare_exchange_fail(c->x, PARE_HTTP_NOT_FOUND);
+        pare_exchange_fail(c->x, pare_reply_code_missing(st, PARE_HTTP_NOT_FOUND));
     else if (read != PARE_OK)
         pare_infer_job_submit(NULL, s, c->x, read);
     else
