@@ -342,7 +342,9 @@ void *pare_instance_main(void *user)
         part_gone(&batch);
         refuse_late(batch.late);
         pare_infer_job *first = (pare_infer_job *)(void *)batch.jobs;
-        if (first && __atomic_load_n(&instance->site->is_lost, __ATOMIC_ACQUIRE))
+        if (first && pare_site_is_left(s, instance->site))
+            pare_batcher_put_back(s->batcher, batch.jobs); /* others run them */
+        else if (first && __atomic_load_n(&instance->site->is_lost, __ATOMIC_ACQUIRE))
             fail_all(first, PARE_HTTP_UNAVAILABLE, "its GPU has failed");
         else if (first)
             run_batch(instance, first, batch.rows);
