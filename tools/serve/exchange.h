@@ -44,8 +44,8 @@ struct pare_exchange {
     const char *body; /* 64-byte aligned behind the JSON that json_bytes tells of */
     size_t bytes;     /* of the body */
     char *unpacked;   /* the memory of a body that was compressed; NULL: it was not */
-    size_t *held;     /* bytes of all exchanges of the transport, changed atomically; NULL: they
-                         are not counted */
+    size_t *held; /* bytes of all exchanges, and of what outlives them, changed atomically; NULL:
+                     they are not counted */
     size_t most_held; /* of *held */
     size_t holds;     /* bytes of this one in *held */
     double deadline;  /* pare_seconds, after which no one waits for the reply; 0: none is given */
