@@ -74,6 +74,7 @@ SIMT_FAIL=$first:700:sticky SIMT_LEAKS=1 starts models
 asks lost 500 "model 'net': " "$url/v2/models/net/infer" -d @body.json
 asks lost_infer 503 "model 'net' is not ready: " "$url/v2/models/net/infer" -d @body.json
 asks lost_ready 503 "model 'net' is not ready: " "$url/v2/models/net/ready"
+asks lost_server 503 "model 'net' is not ready: " "$url/v2/health/ready"
 asks lost_index 200 '"version":"1","state":"UNAVAILABLE","reason":"' "$url/v2/repository/index" -d '{}'
 asks lost_other 200 '"shape":[1,10]' "$url/v2/models/other/infer" -d @body.json
 asks lost_live 200 '' "$url/v2/health/live"

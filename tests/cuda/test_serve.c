@@ -151,6 +151,32 @@ static void several_gpus_give_the_same_bytes(void **state)
     }
 }
 
+/* Threads of a GPU that is lost leave requests to those of the other one. */
+static void the_other_gpu_runs_what_is_left(void **state)
+{
+    desk *d = *state;
+    static ask *asked[REQUESTS];
+    float first[CLASSES], other[CLASSES];
+    pare_served *s;
+    const pare_serve_config config = config_on_gpu(1, 0, 1);
+    desk_put_model(d, "mlp", 1);
+    desk_put_config(d, "instance_group [ { gpus: 0 count: 4 }, { gpus: 1 } ]");
+    simt_set.devices = 2;
+    gpus_open(d, false);
+    desk_open(d, d->path, 1, &config);
+    ask_take_logits(send_to(d, "net", 5, 1), 1, first);
+    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, "net", 0), PARE_OK);
+    __atomic_store_n(&s->site[0].is_lost, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->lost, 1, __ATOMIC_RELEASE);
+    pare_served_release(s);
+    for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "net", 5, 1);
+    for (int i = 0; i < REQUESTS; i++) {
+        ask_take_logits(asked[i], 1, other);
+        assert_memory_equal(other, first, sizeof first);
+    }
+    desk_gives(d, "GET", "/v2/health/ready", "", 200, ""); /* it is served */
+}
+
 /* Loads a model that has plans of six sizes; *frees: pieces of memory that were freed meanwhile. */
 static pare_status load_six(desk *d, uint64_t *frees)
 {
@@ -235,14 +261,28 @@ static void lost_gpu_makes_its_models_unready(void **state)
     static ask *asked[REQUESTS];
     float right[CLASSES], logits[CLASSES];
     int answered = 0, failed = 0;
+    static const char *const traffic[] = {"net=1:1"};
     const char *const paths[] = {d->folder, "datasets/zoo/mlp.onnx"};
-    const pare_serve_config config = config_on_gpu(4, 1000, 1);
+    pare_repository_options options = {.path = paths,
+                                       .count = 2,
+                                       .config = config_on_gpu(4, 1000, 1),
+                                       .traffic = traffic,
+                                       .traffic_count = 1};
     desk_put_model(d, "mlp", 1);
+    desk_put_text(d, "all/config.pbtxt",
+                  "platform: 'ensemble' max_batch_size: 4 "
+                  "input { name: 'input' data_type: TYPE_FP32 dims: [1, 28, 28] } "
+                  "output { name: 'logits' data_type: TYPE_FP32 dims: 10 } "
+                  "ensemble_scheduling { step { model_name: 'net' model_version: -1 "
+                  "input_map { key: 'input' value: 'input' } "
+                  "output_map { key: 'logits' value: 'logits' } } }");
     desk_put_config(
         d, "max_batch_size: 4 dynamic_batching { } instance_group { kind: KIND_GPU count: 2 }");
     gpus_open(d, false);
-    desk_open(d, paths, 2, &config);
+    options.gpus = d->gpus;
+    desk_open_with(d, &options);
     ask_take_logits(send_to(d, "net", 1, 1), 1, right);
+    desk_gives(d, "GET", "/v2/health/ready", "", 200, "");
     simt_fail_at(40, 700, true);
     for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "net", 1, 1);
     for (int i = 0; i < REQUESTS; i++) {
@@ -258,6 +298,12 @@ static void lost_gpu_makes_its_models_unready(void **state)
     assert_true(failed > 0);
     desk_gives(d, "GET", "/v2/models/net/ready", "", 503, "model 'net' is not ready: ");
     desk_gives(d, "POST", "/v2/models/net/infer", "{}", 503, "the GPU is lost");
+    desk_gives(d, "POST", "/v2/models/net/infer", "{\"inputs\": []}", 503, "the GPU is lost");
+    desk_gives(d, "POST", "/v2/models/net/versions/1/infer", "{}", 503, "the GPU is lost");
+    desk_gives(d, "POST", "/v2/models/all/infer", "{}", 503,
+               "model 'all' is not ready: model 'net' is not ready: ");
+    desk_gives(d, "GET", "/v2/health/ready", "", 503, "model 'net' is not ready: ");
+    desk_gives(d, "GET", "/v2/health/live", "", 200, "");
     desk_gives(d, "POST", "/v2/repository/index", "", 200,
                "\"state\":\"UNAVAILABLE\",\"reason\":\"");
     desk_gives(d, "POST", "/v2/repository/index", "{\"ready\": true}", 200, "[{\"name\":\"mlp\"");
@@ -265,6 +311,7 @@ static void lost_gpu_makes_its_models_unready(void **state)
     ask_take_logits(send_to(d, "mlp", 1, 1), 1, logits); /* on the CPU */
     simt_fail_at(0, 0, false);
     desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    desk_gives(d, "GET", "/v2/health/ready", "", 200, "");
     ask_take_logits(send_to(d, "net", 1, 1), 1, logits);
     assert_memory_equal(logits, right, sizeof right);
 }
@@ -296,6 +343,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, setup, teardown),
         cmocka_unit_test_setup_teardown(config_chooses_the_processor, setup, teardown),
         cmocka_unit_test_setup_teardown(several_gpus_give_the_same_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_other_gpu_runs_what_is_left, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_that_is_out_is_made, setup, teardown),
         cmocka_unit_test_setup_teardown(failed_run_is_told_and_forgotten, setup, teardown),
         cmocka_unit_test_setup_teardown(lost_gpu_makes_its_models_unready, setup, teardown),

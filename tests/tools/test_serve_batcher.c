@@ -234,6 +234,55 @@ static void a_full_queue_refuses(void **state)
     pare_batcher_free(l.batcher);
 }
 
+/* It goes last, takes room that is left, and none of a request's. */
+static void background_takes_no_room(void **state)
+{
+    (void)state;
+    line l;
+    pare_jobs batch;
+    double until;
+    line_open(&l, &(pare_batcher_options){.rows = 1, .limit = 2});
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(add(&l, 0, 1, 0, PARE_BACKGROUND, INFINITY), i < 2);
+    for (int i = 0; i < 3; i++) assert_int_equal(add_plain(&l, 0, 1, 0), i < 2);
+    static const int order[] = {2, 3, 0, 1};
+    for (int i = 0; i < 4; i++) {
+        assert_true(pare_batcher_choose(l.batcher, 0, &batch, &until));
+        HOLDS(&l, batch.jobs, order[i]);
+    }
+    assert_true(add_plain(&l, 0, 1, 0) && add_plain(&l, 0, 1, 0));
+    assert_false(add_plain(&l, 0, 1, 0));
+    while (pare_batcher_choose(l.batcher, 0, &batch, &until)) {
+    }
+    pare_batcher_free(l.batcher);
+}
+
+static void what_is_put_back_has_its_place(void **state)
+{
+    (void)state;
+    line l;
+    pare_jobs batch;
+    double until;
+    line_open(&l, &(pare_batcher_options){.rows = 2, .merge = true, .limit = 3});
+    add(&l, 0, 1, 1, 5, INFINITY);
+    add(&l, 0, 1, 2, 7, 90);
+    assert_true(pare_batcher_choose(l.batcher, 3, &batch, &until));
+    HOLDS(&l, batch.jobs, 0, 1);
+    add(&l, 0, 1, 3, 4, INFINITY);
+    add(&l, 0, 1, 4, 5, INFINITY);
+    add(&l, 0, 1, 5, 9, INFINITY);
+    pare_batcher_put_back(l.batcher, batch.jobs); /* there is no room for a request */
+    assert_false(add_plain(&l, 0, 1, 6));
+    assert_int_equal(pare_batcher_waiting(l.batcher), 5);
+    assert_true(pare_batcher_choose(l.batcher, 6, &batch, &until));
+    HOLDS(&l, batch.jobs, 2, 0);
+    assert_true(pare_batcher_choose(l.batcher, 99, &batch, &until));
+    HOLDS(&l, batch.late, 1);
+    HOLDS(&l, batch.jobs, 3, 4);
+    assert_false(pare_batcher_choose(l.batcher, 99, &batch, &until));
+    pare_batcher_free(l.batcher);
+}
+
 /* Two instances at a second for ten rows: a row that waits is 50 ms for those behind it. */
 static void too_long_a_wait_is_refused(void **state)
 {
@@ -375,6 +424,8 @@ int main(void)
         cmocka_unit_test(urgent_ones_go_first),
         cmocka_unit_test(late_ones_are_handed_out_apart),
         cmocka_unit_test(a_full_queue_refuses),
+        cmocka_unit_test(background_takes_no_room),
+        cmocka_unit_test(what_is_put_back_has_its_place),
         cmocka_unit_test(too_long_a_wait_is_refused),
         cmocka_unit_test(each_is_taken_once),
         cmocka_unit_test(who_waits_hears_of_a_batch),

@@ -132,6 +132,9 @@ static void what_is_not_read_is_warned_of(void **state)
     assert_string_equal(warning, "c: 'dynamic_batching.priority_queue_policy' is not read");
     parsed(d, "instance_group { count: 1 profile: \"a\" }");
     assert_string_equal(warning, "c: 'instance_group.profile' is not read");
+    parsed(d, "input { name: 'a' data_type: TYPE_FP32 dims: 4 label_filename: 'l' }");
+    assert_string_equal(warning, "c: 'input.label_filename' is not read");
+    assert_null(d->config.input[0].labels);
 }
 
 static void instance_groups_choose_processors(void **state)

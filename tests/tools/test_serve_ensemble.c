@@ -260,6 +260,124 @@ static void ensembles_shadow_each_other(void **state)
     assert_int_equal(stats->compute[1].count, REQUESTS);
 }
 
+#define NAMED_AS_MODEL                                                                             \
+    "platform: 'ensemble' max_batch_size: 8 "                                                      \
+    "input { name: 'a' data_type: TYPE_FP32 dims: 4 } "                                            \
+    "output { name: 'y' data_type: TYPE_FP32 dims: 4 } "
+#define WAITS                                                                                      \
+    "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 60000000 "                 \
+    "default_queue_policy { max_queue_size: 1 } }"
+
+static ask *send_four(desk *d, const char *model)
+{
+    char path[64];
+    static const char body[] = "{\"inputs\": [{\"name\": \"a\", \"shape\": [1, 4], \"datatype\": "
+                               "\"FP32\", \"data\": [1, 2, 3, 4]}]}";
+    snprintf(path, sizeof path, "/v2/models/%s/infer", model);
+    return desk_send(d, "POST", path, body, sizeof body - 1, sizeof body - 1);
+}
+
+static void ends_with(ask *a, int code, const char *words)
+{
+    ask_await(a);
+    const pare_reply *r = &a->x.reply;
+    if (r->code != code || !memmem(r->body, r->bytes, words, strlen(words)))
+        fail_msg("%d %.*s, expected %d %s", r->code, (int)r->bytes, r->body, code, words);
+    ask_forget(a);
+}
+
+/* Its runs of the model are no requests, which would be compared again. */
+static void a_shadow_may_have_the_model_as_a_step(void **state)
+{
+    enum { REQUESTS = 8 };
+    desk *d = *state;
+    const char *rule = "double=all";
+    const pare_shadows_options options = {.rule = &rule, .count = 1, .share = 0.5, .queue = 64};
+    put_models(d);
+    desk_put_text(d, "all/config.pbtxt",
+                  NAMED_AS_MODEL "ensemble_scheduling { step " ONE("double", "a", "y") "}");
+    const pare_shadow_stats *stats =
+        pare_shadow_stats_of(desk_open_shadow(d, d->path, 1, &options));
+    for (int i = 0; i < REQUESTS; i++) ends_with(send_four(d, "double"), 200, "[2.0,4.0,6.0,8.0]");
+    pare_shadows_drain(d->api.shadows);
+    assert_int_equal(stats->offered, REQUESTS);
+    assert_int_equal(stats->compared, REQUESTS / 2);
+    assert_int_equal(stats->output[0].same, REQUESTS / 2);
+}
+
+/* Returns when so many requests wait in the model's queue. */
+static pare_served *await_waiting(desk *d, const char *name, int64_t count)
+{
+    pare_served *s;
+    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, name, 0), PARE_OK);
+    while (pare_batcher_waiting(s->batcher) != count) usleep(1000);
+    return s;
+}
+
+/* The steps of a shadow's run wait behind requests, take no room of theirs, and what they hold
+   counts. */
+static void steps_of_a_shadow_are_in_no_ones_way(void **state)
+{
+    desk *d = *state;
+    static size_t held;
+    const char *rule = "double=twice";
+    const pare_shadows_options options = {.rule = &rule, .count = 1, .share = 1, .queue = 64};
+    held = 0;
+    put_node(d, "double", "Add", "a a", NULL);
+    put_node(d, "square", "Mul", "a a", WAITS);
+    put_node(d, "root", "Sqrt", "a", WAITS);
+    desk_put_text(d, "twice/config.pbtxt",
+                  NAMED_AS_MODEL "ensemble_scheduling { step [ " ONE("square", "a", "m") ", " ONE(
+                      "root", "m", "y") " ] }");
+    const pare_shadow_stats *stats =
+        pare_shadow_stats_of(desk_open_shadow(d, d->path, 1, &options));
+    d->held = &held;
+    d->most_held = 1 << 20;
+    ends_with(send_four(d, "double"), 200, "[2.0,4.0,6.0,8.0]");
+    pare_served *square = await_waiting(d, "square", 1);
+    const size_t copy = __atomic_load_n(&held, __ATOMIC_RELAXED);
+    assert_true(copy > 0);
+    ask *real = send_four(d, "square"); /* one may wait, and goes first, alone */
+    assert_int_equal(pare_batcher_waiting(square->batcher), 2);
+    ends_with(send_four(d, "square"), 503, "1 requests are waiting already");
+    pare_jobs first = {0};
+    double until;
+    assert_true(pare_batcher_choose(square->batcher, 1e30, &first, &until));
+    assert_int_equal(first.rows, 1);
+    assert_true(first.jobs->priority < PARE_BACKGROUND);
+    pare_batcher_put_back(square->batcher, first.jobs);
+    pare_batcher_hurry(square->batcher);
+    ends_with(real, 200, "[1.0,4.0,9.0,16.0]");
+    pare_served *root = await_waiting(d, "root", 1);
+    assert_int_equal(__atomic_load_n(&held, __ATOMIC_RELAXED), copy + WIDTH * sizeof(float));
+    pare_batcher_hurry(root->batcher);
+    pare_shadows_drain(d->api.shadows);
+    assert_int_equal(stats->compared, 1);
+    assert_int_equal(held, 0);
+    assert_int_equal(stats_of(d, "square").runs, 2);
+    pare_served_release(square);
+    pare_served_release(root);
+}
+
+/* A step that waits in a queue is not computed for a request that no one waits for any more. */
+static void a_step_goes_with_its_request(void **state)
+{
+    desk *d = *state;
+    put_node(d, "double", "Add", "a a", WAITS);
+    desk_put_text(d, "inner/config.pbtxt",
+                  NAMED_AS_MODEL "ensemble_scheduling { step " ONE("double", "a", "y") "}");
+    desk_put_text(d, "outer/config.pbtxt",
+                  NAMED_AS_MODEL "ensemble_scheduling { step " ONE("inner", "a", "y") "}");
+    open_folder(d, 0);
+    ask *a = send_four(d, "outer");
+    pare_served *s = await_waiting(d, "double", 1);
+    __atomic_store_n(&a->x.gone, true, __ATOMIC_RELAXED);
+    pare_batcher_hurry(s->batcher);
+    ends_with(a, 503, "model 'outer': step 0: model 'inner': step 0: model 'double': ");
+    assert_int_equal(stats_of(d, "double").runs, 0);
+    pare_served_release(s);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     static const struct {
@@ -423,6 +541,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_model_that_goes_makes_it_unready, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(unloading_a_step_loses_no_request, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(ensembles_shadow_each_other, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(a_shadow_may_have_the_model_as_a_step, setup,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(steps_of_a_shadow_are_in_no_ones_way, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(a_step_goes_with_its_request, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, desk_teardown),
         cmocka_unit_test_setup_teardown(ensembles_that_wait_for_each_other_are_refused, setup,
                                         desk_teardown),

@@ -203,6 +203,16 @@ static void run_free(desk *d, int id, float (*y)[WIDE])
     }
 }
 
+/* A sequence ends behind its last reply. */
+static void await_none(desk *d, const char *name)
+{
+    pare_served *s;
+    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, name, 0), PARE_OK);
+    while (pare_sequences_count(s->sequences))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    pare_served_release(s);
+}
+
 /* All steps of all sequences at once: each gives the bytes of its sequence alone. */
 static void run_together(void **state, const char *batching, uint64_t most_runs)
 {
@@ -226,11 +236,8 @@ static void run_together(void **state, const char *batching, uint64_t most_runs)
     pare_served_stats stats;
     assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, "cell", 0), PARE_OK);
     pare_served_stats_read(&s->stats, &stats);
-    /* A sequence ends behind its last reply. */
-    for (int i = 0; i < 10000 && pare_sequences_count(s->sequences); i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    assert_int_equal(pare_sequences_count(s->sequences), 0);
     pare_served_release(s);
+    await_none(d, "cell");
     assert_int_equal(stats.rows, SEQUENCES * STEPS);
     assert_true(stats.runs <= most_runs);
     desk_gives(d, "GET", "/metrics", "", 200,
@@ -372,27 +379,67 @@ static void idle_sequences_end(void **state)
     fails(send_step(d, 1, 1, false, false), 400, "has not begun or has ended");
 }
 
+static void put_cache(const desk *d)
+{
+    make_cache(d);
+    write_config(d, "cache",
+                 "max_batch_size: 4 sequence_batching { max_sequence_idle_microseconds: 60000000 "
+                 "state { input_name: \"past\" output_name: \"present\" data_type: TYPE_FP32 dims: "
+                 "[-1, 2] initial_state { data_type: TYPE_FP32 dims: [0, 2] zero_data: true } } }");
+}
+
+/* The step from 1 of the one sequence gives this. */
+static void cache_gives(desk *d, int step, int code, const char *words)
+{
+    char body[512];
+    snprintf(body, sizeof body,
+             "{\"parameters\": {\"sequence_id\": \"a text\", \"sequence_start\": %s}, "
+             "\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 2], \"datatype\": \"FP32\", "
+             "\"data\": [%d, 1]}]}",
+             step == 1 ? "true" : "false", step);
+    desk_gives(d, "POST", "/v2/models/cache/infer", body, code, words);
+}
+
 /* A state that grows, from nothing. */
 static void states_may_grow(void **state)
 {
     desk *d = *state;
     const pare_serve_config served = desk_config(8, 0, 1);
-    make_cache(d);
-    write_config(d, "cache",
-                 "max_batch_size: 4 sequence_batching { state { input_name: \"past\" output_name: "
-                 "\"present\" data_type: TYPE_FP32 dims: [-1, 2] initial_state { data_type: "
-                 "TYPE_FP32 dims: [0, 2] zero_data: true } } }");
+    put_cache(d);
     desk_open(d, d->path, 1, &served);
     for (int step = 1; step <= 20; step++) {
-        char body[512], words[64];
-        snprintf(body, sizeof body,
-                 "{\"parameters\": {\"sequence_id\": \"a text\", \"sequence_start\": %s}, "
-                 "\"inputs\": [{\"name\": \"x\", \"shape\": [1, 1, 2], \"datatype\": \"FP32\", "
-                 "\"data\": [%d, 1]}]}",
-                 step == 1 ? "true" : "false", step);
+        char words[64];
         snprintf(words, sizeof words, "\"data\":[%d.0,%d.0]", step * (step + 1) / 2, step);
-        desk_gives(d, "POST", "/v2/models/cache/infer", body, 200, words);
+        cache_gives(d, step, 200, words);
     }
+}
+
+static void states_count_as_what_requests_hold(void **state)
+{
+    desk *d = *state;
+    static size_t held; /* sequences last until the repository ends */
+    reply r;
+    held = 0;
+    put_cache(d);
+    open_cell(d, "max_sequence_idle_microseconds: 60000000 direct { }");
+    d->held = &held;
+    d->most_held = 24;
+    take(send_step(d, 1, 0, true, false), &r);
+    assert_int_equal(held, WIDE * sizeof(float));
+    fails(send_step(d, 2, 0, true, false), 503,
+          "model 'cell': state 'state': requests of 24 bytes are waiting already");
+    take(send_step(d, 1, 1, false, false), &r);
+    assert_int_equal(held, WIDE * sizeof(float));
+    take(send_step(d, 1, 2, false, true), &r);
+    await_none(d, "cell");
+    assert_int_equal(held, 0);
+    for (int step = 1; step <= 3; step++) {
+        cache_gives(d, step, 200, "");
+        assert_int_equal(held, step * 2 * sizeof(float));
+    }
+    cache_gives(d, 4, 503, "requests of 24 bytes are waiting already");
+    await_none(d, "cache");
+    assert_int_equal(held, 0);
 }
 
 static void models_must_have_what_is_said(void **state)
@@ -438,6 +485,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(later_sequences_wait, desk_setup, desk_teardown),
         cmocka_unit_test_setup_teardown(idle_sequences_end, desk_setup, desk_teardown),
         cmocka_unit_test_setup_teardown(states_may_grow, desk_setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(states_count_as_what_requests_hold, desk_setup,
+                                        desk_teardown),
         cmocka_unit_test_setup_teardown(models_must_have_what_is_said, desk_setup, desk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,6 +147,9 @@ static void versions_share_requests(void **state)
     const int64_t of = pare_shares_of(&shares, "a user");
     has_answered(d, 1, 27 + (of == 1 ? 12 : 0));
     has_answered(d, 2, 7 + (of == 2 ? 12 : 0));
+    asks(d, path, "\"id\": \"\", ", 10); /* is no id, so these take turns */
+    has_answered(d, 1, 27 + (of == 1 ? 12 : 0) + 9);
+    has_answered(d, 2, 7 + (of == 2 ? 12 : 0) + 1);
     desk_gives(d, "POST", path, "x", 400, "the request's JSON");
     /* Another version comes, one goes. */
     desk_put_config(d, "version_policy { all { } } parameters { key: \"traffic_weight\" value { "

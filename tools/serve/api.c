@@ -24,11 +24,12 @@ static void live(call *c) { pare_exchange_empty(c->x); }
 
 static void ready(call *c)
 {
-    if (!__atomic_load_n(&c->api->draining, __ATOMIC_ACQUIRE)) {
+    if (__atomic_load_n(&c->api->draining, __ATOMIC_ACQUIRE))
+        pare_exchange_refuse(c->x, PARE_HTTP_UNAVAILABLE, "the server is about to end");
+    else if (pare_repository_check(c->api->repository, &c->x->ctx) != PARE_OK)
+        pare_exchange_fail(c->x, PARE_HTTP_UNAVAILABLE);
+    else
         pare_exchange_empty(c->x);
-        return;
-    }
-    pare_exchange_refuse(c->x, PARE_HTTP_UNAVAILABLE, "the server is about to end");
 }
 
 static void server_metadata(call *c)
@@ -77,7 +78,7 @@ static bool find(call *c, int code, pare_served **out)
     const pare_status st =
         pare_repository_find(c->api->repository, &c->x->ctx, out, c->model, version);
     if (st == PARE_OK) return true;
-    pare_exchange_fail(c->x, st == PARE_DEVICE ? PARE_HTTP_UNAVAILABLE : code);
+    pare_exchange_fail(c->x, pare_reply_code_missing(st, code));
     return false;
 }
 
@@ -106,24 +107,44 @@ static void model_config(call *c)
     pare_served_release(s);
 }
 
+/* The model counts a request that could not be read; where there is no model, that is what is said.
+ */
+static void refuse_unread(call *c, pare_status read)
+{
+    pare_ctx ctx;
+    pare_served *s;
+    pare_exchange *x = c->x;
+    pare_ctx_child(&ctx, &x->ctx);
+    const pare_status st = pare_repository_find(c->api->repository, &ctx, &s, c->model, 0);
+    if (st == PARE_OK) {
+        pare_infer_job_submit(NULL, s, x, read);
+        return;
+    }
+    pare_ctx_clear(&x->ctx);
+    (void)pare_fail(&x->ctx, st, "%s", ctx.message);
+    pare_exchange_fail(x, pare_reply_code_missing(st, PARE_HTTP_NOT_FOUND));
+}
+
 /* To the version whose turn it is, or that has all requests of this sequence or id. */
 static void infer_by_share(call *c)
 {
     pare_served *s;
     pare_infer_request request;
-    pare_repository *r = c->api->repository;
-    const bool is_picture = pare_infer_job_is_picture(c->x);
-    const pare_status read = is_picture ? PARE_OK : pare_infer_job_read(c->x, &request);
     const char *id = NULL;
-    if (read == PARE_OK && !is_picture) id = request.sequence.id ? request.sequence.id : request.id;
-    const pare_status st = read == PARE_OK ? pare_repository_choose(r, &c->x->ctx, &s, c->model, id)
-                                           : pare_repository_find(r, &c->x->ctx, &s, c->model, 0);
-    if (st != PARE_OK)
-        pare_exchange_fail(c->x, PARE_HTTP_NOT_FOUND);
-    else if (read != PARE_OK)
-        pare_infer_job_submit(NULL, s, c->x, read);
+    pare_exchange *x = c->x;
+    const bool is_picture = pare_infer_job_is_picture(x);
+    const pare_status read = is_picture ? PARE_OK : pare_infer_job_read(x, &request);
+    if (read != PARE_OK) {
+        refuse_unread(c, read);
+        return;
+    }
+    if (!is_picture) id = request.sequence.id ? request.sequence.id : request.id;
+    if (id && !*id) id = NULL;
+    const pare_status st = pare_repository_choose(c->api->repository, &x->ctx, &s, c->model, id);
+    if (st == PARE_OK)
+        pare_served_infer(s, x, is_picture ? NULL : &request, c->api->regions);
     else
-        pare_served_infer(s, c->x, is_picture ? NULL : &request, c->api->regions);
+        pare_exchange_fail(x, pare_reply_code_missing(st, PARE_HTTP_NOT_FOUND));
 }
 
 static void infer(call *c)

@@ -13,10 +13,12 @@ struct pare_batcher {
     pthread_cond_t changed;
     /* under the lock */
     pare_job *first, *last;
-    int64_t waiting, hurried; /* hurried: those with a deadline */
-    int idle;                 /* threads that wait for a change */
-    int64_t rows;             /* of the jobs that wait */
-    double pace;              /* seconds a row takes, of late; 0: not known yet */
+    int64_t waiting;
+    int64_t hurried;    /* of them those with a deadline */
+    int64_t background; /* of them those of PARE_BACKGROUND */
+    int idle;           /* threads that wait for a change */
+    int64_t rows;       /* of the jobs that wait */
+    double pace;        /* seconds a row takes, of late; 0: not known yet */
     bool hurry, closed;
 };
 
@@ -45,6 +47,24 @@ void pare_batcher_free(pare_batcher *b)
 
 /* --- the list, under the lock --- */
 
+/* sign 1: the job came; -1: it goes. */
+static void count(pare_batcher *b, const pare_job *job, int sign)
+{
+    b->waiting += sign;
+    b->rows += sign * job->rows;
+    b->hurried += sign * isfinite(job->deadline);
+    b->background += sign * (job->priority == PARE_BACKGROUND);
+}
+
+/* Behind `before`; NULL: as the first. */
+static void link(pare_batcher *b, pare_job *before, pare_job *job)
+{
+    job->next = before ? before->next : b->first;
+    *(before ? &before->next : &b->first) = job;
+    if (!job->next) b->last = job;
+    count(b, job, 1);
+}
+
 /* Behind the last one that is not less urgent. */
 static void insert(pare_batcher *b, pare_job *job)
 {
@@ -53,12 +73,18 @@ static void insert(pare_batcher *b, pare_job *job)
         before = NULL;
         for (pare_job *j = b->first; j->priority <= job->priority; j = j->next) before = j;
     }
-    job->next = before ? before->next : b->first;
-    *(before ? &before->next : &b->first) = job;
-    if (!job->next) b->last = job;
-    b->waiting++;
-    b->rows += job->rows;
-    b->hurried += isfinite(job->deadline);
+    link(b, before, job);
+}
+
+/* Before those as urgent that came later. */
+static void insert_again(pare_batcher *b, pare_job *job)
+{
+    pare_job *before = NULL;
+    for (pare_job *j = b->first; j; before = j, j = j->next)
+        if (j->priority > job->priority ||
+            (j->priority == job->priority && j->queued > job->queued))
+            break;
+    link(b, before, job);
 }
 
 /* Takes a job out, whose place is behind `before`, and puts it at the end of a list. */
@@ -69,9 +95,7 @@ static void move(pare_batcher *b, pare_job *before, pare_job *job, pare_job ***e
     job->next = NULL;
     **end = job;
     *end = &job->next;
-    b->waiting--;
-    b->rows -= job->rows;
-    b->hurried -= isfinite(job->deadline);
+    count(b, job, -1);
 }
 
 /* --- batches --- */
@@ -206,11 +230,18 @@ void pare_batcher_ran(pare_batcher *b, int64_t rows, double seconds)
     (void)pthread_mutex_unlock(&b->lock);
 }
 
+/* What no one waits for takes only room that is left, and none of a request's. */
+static bool has_room(const pare_batcher *b, const pare_job *job)
+{
+    const bool is_background = job->priority == PARE_BACKGROUND;
+    return b->waiting - (is_background ? 0 : b->background) < b->options.limit;
+}
+
 bool pare_batcher_push(pare_batcher *b, pare_job *job, double *wait)
 {
     (void)pthread_mutex_lock(&b->lock);
     *wait = b->options.wait ? foreseen(b, job->priority) : 0;
-    const bool fits = b->waiting < b->options.limit && *wait <= b->options.wait;
+    const bool fits = has_room(b, job) && *wait <= b->options.wait;
     if (*wait <= b->options.wait) *wait = 0;
     if (fits) {
         insert(b, job);
@@ -218,6 +249,17 @@ bool pare_batcher_push(pare_batcher *b, pare_job *job, double *wait)
     }
     (void)pthread_mutex_unlock(&b->lock);
     return fits;
+}
+
+void pare_batcher_put_back(pare_batcher *b, pare_job *jobs)
+{
+    (void)pthread_mutex_lock(&b->lock);
+    for (pare_job *job = jobs, *next; job; job = next) {
+        next = job->next;
+        insert_again(b, job);
+    }
+    (void)pthread_cond_broadcast(&b->changed);
+    (void)pthread_mutex_unlock(&b->lock);
 }
 
 /* Waits for a change, until this time at most. */

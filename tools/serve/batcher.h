@@ -6,11 +6,14 @@
 
 #include "runtime/base/ctx.h"
 
+/* The priority of what no one waits for. */
+#define PARE_BACKGROUND INT64_MAX
+
 /* A request that waits. */
 typedef struct pare_job {
     struct pare_job *next;
     int64_t rows;     /* samples it brings, at least 1 */
-    int64_t priority; /* lower ones go first */
+    int64_t priority; /* lower ones go first, PARE_BACKGROUND last */
     double queued;    /* pare_seconds, when it came */
     double deadline;  /* it is not begun after this time; INFINITY: it may wait for ever */
 } pare_job;
@@ -19,7 +22,7 @@ enum { PARE_MOST_PREFERRED = 16 };
 typedef struct pare_batcher_options {
     int64_t rows;  /* of a batch at most; a request that has more is a batch of its own */
     bool merge;    /* false: each request is a batch of its own */
-    int64_t limit; /* requests that may wait */
+    int64_t limit; /* requests that may wait, beside those of PARE_BACKGROUND */
     double wait;   /* seconds that a request may be expected to wait for a batch; 0: any */
     int instances; /* that take batches */
     double delay;  /* seconds that a request waits for others at most */
@@ -45,6 +48,8 @@ void pare_batcher_free(pare_batcher *batcher); /* empty, or NULL */
 /* False: as many as may are waiting already, or *wait, the seconds that it would be expected to
    wait, is more than it may; else *wait is 0. */
 bool pare_batcher_push(pare_batcher *batcher, pare_job *job, double *wait);
+/* Jobs of `take` that who took them cannot run: each is where it was, however many wait. */
+void pare_batcher_put_back(pare_batcher *batcher, pare_job *jobs);
 /* A run of so many rows took so many seconds. By such runs waiting is foreseen. */
 void pare_batcher_ran(pare_batcher *batcher, int64_t rows, double seconds);
 /* Waits for a batch or late jobs. False: the queue was closed and is empty. */

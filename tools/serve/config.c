@@ -324,6 +324,10 @@ static pare_status read_tensor(reader *r, const json_t *message, const char *key
     PARE_TRY(read_text(r, message, "data_type", &type));
     PARE_TRY(read_text(r, message, "label_filename", &out->labels));
     if (out->labels && !*out->labels) out->labels = NULL;
+    if (out->labels && !strcmp(key, "input")) {
+        pare_log(r->ctx, PARE_LOG_WARNING, "%s: 'input.label_filename' is not read", r->path);
+        out->labels = NULL;
+    }
     out->dtype = pare_config_type_find(type);
     if (!*out->name || out->dtype == PARE_NOTYPE)
         return PARE_FAIL(r->ctx, INPUT, "%s: %s '%s': data_type is '%s', expected TYPE_FP32 or so",

@@ -50,6 +50,18 @@ void pare_exchange_let_go(pare_exchange *x, size_t bytes)
     x->holds -= bytes;
 }
 
+size_t *pare_exchange_hand_over(pare_exchange *x, size_t bytes)
+{
+    if (x->held) x->holds -= bytes;
+    return x->held;
+}
+
+bool pare_exchange_is_gone(const pare_exchange *x)
+{
+    while (x && !__atomic_load_n(&x->gone, __ATOMIC_RELAXED)) x = x->request;
+    return x != NULL;
+}
+
 int pare_reply_code(pare_status st)
 {
     switch (st) {
@@ -64,6 +76,11 @@ int pare_reply_code(pare_status st)
     case PARE_MISSED: break;
     }
     return PARE_HTTP_BROKEN;
+}
+
+int pare_reply_code_missing(pare_status st, int missing)
+{
+    return st == PARE_DEVICE ? PARE_HTTP_UNAVAILABLE : missing;
 }
 
 void pare_exchange_empty(pare_exchange *x)

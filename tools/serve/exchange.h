@@ -44,12 +44,14 @@ struct pare_exchange {
     const char *body; /* 64-byte aligned behind the JSON that json_bytes tells of */
     size_t bytes;     /* of the body */
     char *unpacked;   /* the memory of a body that was compressed; NULL: it was not */
-    size_t *held;     /* bytes of all exchanges of the transport, changed atomically; NULL: they
-                         are not counted */
+    size_t *held; /* bytes of all exchanges, and of what outlives them, changed atomically; NULL:
+                     they are not counted */
     size_t most_held; /* of *held */
     size_t holds;     /* bytes of this one in *held */
     double deadline;  /* pare_seconds, after which no one waits for the reply; 0: none is given */
     bool gone;        /* set atomically: no one waits for it any more */
+    bool is_unseen;   /* the reply is thrown away: it is the run of a shadow, or a step of it */
+    const pare_exchange *request; /* of which this is a step; NULL: it is none */
     const pare_exchange_form *form;
     pare_reply reply;
     /* Called once, by any thread, when the reply is made. The exchange may be gone when it returns.
@@ -67,11 +69,19 @@ void pare_exchange_free(pare_exchange *x);
 bool pare_exchange_hold(pare_exchange *x, size_t bytes);
 /* So many of them count no longer: that memory went. */
 void pare_exchange_let_go(pare_exchange *x, size_t bytes);
+/* So many of them are no longer this one's: who has them takes them off the counter that is
+   returned when they go. NULL: they are not counted. */
+size_t *pare_exchange_hand_over(pare_exchange *x, size_t bytes);
 /* None counts any longer, for the body goes: the reply is made. */
 void pare_exchange_drop_body(pare_exchange *x);
 
+/* Does no one wait for it any more, or for the request that it is a step of? Any thread. */
+bool pare_exchange_is_gone(const pare_exchange *x);
+
 /* The code for a failure that is the request's fault or not. */
 int pare_reply_code(pare_status st);
+/* The code where a model was not found: `missing`, or that its GPU failed. */
+int pare_reply_code_missing(pare_status st, int missing);
 
 /* Each of these makes the reply and calls done. */
 void pare_exchange_empty(pare_exchange *x);

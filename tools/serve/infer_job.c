@@ -227,6 +227,7 @@ static void set_order(pare_infer_job *job)
     const int64_t level = r->priority ? r->priority : c->level;
     const int64_t timeout = c->own_timeout && r->timeout ? r->timeout : c->timeout;
     job->job.priority = level < c->levels ? level : c->levels;
+    if (job->x->is_unseen) job->job.priority = PARE_BACKGROUND;
     job->job.deadline = timeout ? job->job.queued + 1e-6 * (double)timeout : INFINITY;
     if (job->x->deadline > 0) job->job.deadline = fmin(job->job.deadline, job->x->deadline);
 }
@@ -290,14 +291,14 @@ pare_status pare_infer_job_answer(pare_infer_job *job, const pare_infer_tensor *
     else
         PARE_TRY(job->keep ? job->keep(job, output) : write_reply(job, output));
     job->x->reply.code = PARE_HTTP_OK;
-    if (shadow && !job->shadowed) job->copy = pare_shadowed_new(shadow, job, output);
+    if (shadow && !job->x->is_unseen) job->copy = pare_shadowed_new(shadow, job, output);
     return PARE_OK;
 }
 
 bool pare_infer_job_alike(const pare_job *a, const pare_job *b)
 {
     const pare_infer_job *x = (const pare_infer_job *)a, *y = (const pare_infer_job *)b;
-    if (!x->shadowed != !y->shadowed)
+    if (x->x->is_unseen != y->x->is_unseen)
         return false; /* requests do not wait for what is thrown away */
     for (int i = 0; i < x->served->input_count; i++)
         for (int d = 1; d < x->input[i]->rank; d++)

@@ -119,19 +119,6 @@ static pare_status read_traffic(pare_repository *r, const char *name, pare_share
     return PARE_OK;
 }
 
-static pare_status check_shares(pare_repository *r, const entry *e, const pare_shares *shares,
-                                const int64_t *number, int n)
-{
-    for (int i = 0; i < shares->count; i++) {
-        int k = 0;
-        while (k < n && number[k] != shares->share[i].version) k++;
-        if (k == n)
-            return PARE_FAIL(&r->ctx, INPUT, "%s: version %lld has a weight and is not served",
-                             e->path, (long long)shares->share[i].version);
-    }
-    return PARE_OK;
-}
-
 /* Opens all versions of a model that its configuration asks for. */
 static pare_status open_versions(pare_repository *r, pare_arena *arena, const entry *e,
                                  version **out, size_t *count, pare_shares *shares)
@@ -141,7 +128,7 @@ static pare_status open_versions(pare_repository *r, pare_arena *arena, const en
     pare_serve_config config = r->options.config;
     PARE_TRY(read_traffic(r, e->name, &config.shares));
     if (e->is_folder) PARE_TRY(pare_layout_read(arena, e->path, e->name, &config, &number, &n));
-    PARE_TRY(check_shares(r, e, &config.shares, number, n));
+    PARE_TRY(pare_shares_check(&r->ctx, &config.shares, e->path, number, n));
     *shares = config.shares;
     *out = pare_alloc(&r->ctx, (size_t)n, sizeof **out);
     if (!*out) return PARE_MEMORY;
@@ -421,14 +408,14 @@ static const char *reason_of(const version *v)
 
 static pare_served *ready_of(const pare_repository *r, const entry *e, int64_t number);
 
-/* The model that an ensemble lacks, under the lock; NULL: none, it is ready. */
-static const char *missing_of(const pare_repository *r, const pare_served *served)
+/* The step whose model an ensemble lacks, under the lock; NULL: none, it is ready. */
+static const pare_ensemble_step *missing_of(const pare_repository *r, const pare_served *served)
 {
     const pare_ensemble *ensemble = served->ensemble;
     for (int i = 0; ensemble && i < ensemble->step_count; i++) {
         const pare_ensemble_step *step = &ensemble->step[i];
         const entry *e = find(r, step->model);
-        if (!e || !ready_of(r, e, step->version)) return step->model;
+        if (!e || !ready_of(r, e, step->version)) return step;
     }
     return NULL;
 }
@@ -444,15 +431,31 @@ static pare_served *ready_of(const pare_repository *r, const entry *e, int64_t n
     return found;
 }
 
-/* Tells of a version whose GPU failed, where it is one that is asked for. */
-static pare_status fail_lost(const entry *e, pare_ctx *ctx, int64_t number)
+/* Tells of a version whose GPU failed, or that of an ensemble's model, where it is one that is
+   asked for. */
+static pare_status fail_lost(const pare_repository *r, const entry *e, pare_ctx *ctx,
+                             int64_t number)
 {
     for (size_t i = 0; i < e->count; i++) {
         const version *v = &e->version[i];
-        if (v->served && !is_ready(v) && (!number || v->number == number))
+        if (!v->served || (number && v->number != number)) continue;
+        if (!is_ready(v))
             return PARE_FAIL(ctx, DEVICE, "model '%s' is not ready: %s", e->name, reason_of(v));
+        const pare_ensemble_step *lacks = missing_of(r, v->served);
+        const entry *member = lacks ? find(r, lacks->model) : NULL;
+        const pare_status st = member ? fail_lost(r, member, ctx, lacks->version) : PARE_OK;
+        if (st != PARE_OK) return pare_fail_prefix(ctx, st, "model '%s' is not ready", e->name);
     }
     return PARE_OK;
+}
+
+pare_status pare_repository_check(pare_repository *r, pare_ctx *ctx)
+{
+    pare_status st = PARE_OK;
+    (void)pthread_mutex_lock(&r->lock);
+    for (size_t i = 0; i < r->count && st == PARE_OK; i++) st = fail_lost(r, &r->entry[i], ctx, 0);
+    (void)pthread_mutex_unlock(&r->lock);
+    return st;
 }
 
 static pare_status find_ready(void *repository, pare_ctx *ctx, pare_served **out, const char *name,
@@ -466,8 +469,9 @@ static void explain(const pare_repository *r, const entry *e, char *why, size_t 
 {
     *why = 0;
     for (size_t i = 0; i < e->count; i++) {
-        const char *missing = e->version[i].served ? missing_of(r, e->version[i].served) : NULL;
-        if (missing) snprintf(why, size, ", for model '%s' is not", missing);
+        const version *v = &e->version[i];
+        const pare_ensemble_step *missing = v->served ? missing_of(r, v->served) : NULL;
+        if (missing) snprintf(why, size, ", for model '%s' is not", missing->model);
     }
 }
 
@@ -479,7 +483,7 @@ pare_status pare_repository_find(pare_repository *r, pare_ctx *ctx, pare_served 
     const entry *e = find(r, name);
     pare_served *found = e ? ready_of(r, e, number) : NULL;
     if (found) pare_served_keep(found);
-    const pare_status st = e && !found ? fail_lost(e, ctx, number) : PARE_OK;
+    const pare_status st = e && !found ? fail_lost(r, e, ctx, number) : PARE_OK;
     if (e && !found) explain(r, e, why, sizeof why);
     (void)pthread_mutex_unlock(&r->lock);
     *out = found;
@@ -516,8 +520,8 @@ pare_status pare_repository_choose(pare_repository *r, pare_ctx *ctx, pare_serve
 static json_t *version_json(const pare_repository *r, const entry *e, const version *v)
 {
     char number[32], lacks[1024] = "";
-    const char *missing = v->served ? missing_of(r, v->served) : NULL;
-    if (missing) snprintf(lacks, sizeof lacks, "model '%s' is not ready", missing);
+    const pare_ensemble_step *missing = v->served ? missing_of(r, v->served) : NULL;
+    if (missing) snprintf(lacks, sizeof lacks, "model '%s' is not ready", missing->model);
     snprintf(number, sizeof number, "%lld", (long long)v->number);
     return json_pack("{s:o, s:s, s:s, s:s}", "name", pare_json_text(e->name), "version", number,
                      "state", is_ready(v) && !missing ? "READY" : "UNAVAILABLE", "reason",

@@ -32,10 +32,13 @@ PARE_NODISCARD pare_status pare_repository_find(pare_repository *repository, par
                                                 pare_served **out, const char *name,
                                                 int64_t version);
 
+/* PARE_DEVICE: the GPU of a model that was loaded, which the message names, failed. */
+PARE_NODISCARD pare_status pare_repository_check(pare_repository *repository, pare_ctx *ctx);
+
 /* Are requests that name no version shared between the model's versions? */
 bool pare_repository_shares(pare_repository *repository, const char *name);
 /* A reference to the version that has the next request, or those of this id (NULL: none).
-   PARE_INPUT: as pare_repository_find. */
+   Fails as pare_repository_find. */
 PARE_NODISCARD pare_status pare_repository_choose(pare_repository *repository, pare_ctx *ctx,
                                                   pare_served **out, const char *name,
                                                   const char *id);

@@ -320,7 +320,7 @@ static void part_gone(pare_jobs *batch)
 {
     for (pare_job **at = &batch->jobs, *job; (job = *at);) {
         const pare_exchange *x = ((const pare_infer_job *)(const void *)job)->x;
-        if (!__atomic_load_n(&x->gone, __ATOMIC_RELAXED)) {
+        if (!pare_exchange_is_gone(x)) {
             at = &job->next;
             continue;
         }
@@ -342,7 +342,9 @@ void *pare_instance_main(void *user)
         part_gone(&batch);
         refuse_late(batch.late);
         pare_infer_job *first = (pare_infer_job *)(void *)batch.jobs;
-        if (first && __atomic_load_n(&instance->site->is_lost, __ATOMIC_ACQUIRE))
+        if (first && pare_site_is_left(s, instance->site))
+            pare_batcher_put_back(s->batcher, batch.jobs); /* others run them */
+        else if (first && __atomic_load_n(&instance->site->is_lost, __ATOMIC_ACQUIRE))
             fail_all(first, PARE_HTTP_UNAVAILABLE, "its GPU has failed");
         else if (first)
             run_batch(instance, first, batch.rows);

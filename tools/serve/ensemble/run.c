@@ -179,8 +179,9 @@ static void begin(run *r, step_run *one)
     pare_infer_request request;
     const pare_served_options *o = &r->served->options;
     const char *name = one->step->model;
-    if (o->find(o->user, &one->x.ctx, &model, name, one->step->version) != PARE_OK) {
-        pare_exchange_fail(&one->x, PARE_HTTP_NOT_FOUND);
+    const pare_status found = o->find(o->user, &one->x.ctx, &model, name, one->step->version);
+    if (found != PARE_OK) {
+        pare_exchange_fail(&one->x, pare_reply_code_missing(found, PARE_HTTP_NOT_FOUND));
     } else if (make_request(r, one, &request) != PARE_OK) {
         pare_served_release(model);
         pare_exchange_fail(&one->x, PARE_HTTP_UNAVAILABLE);
@@ -194,7 +195,7 @@ static void begin(run *r, step_run *one)
 /* Under the lock: nothing is begun any more for a request that no one waits for. */
 static void note_gone(run *r)
 {
-    if (r->code || !__atomic_load_n(&r->job->x->gone, __ATOMIC_RELAXED)) return;
+    if (r->code || !pare_exchange_is_gone(r->job->x)) return;
     r->code = PARE_HTTP_UNAVAILABLE;
     (void)PARE_FAIL(&r->job->x->ctx, INPUT, "model '%s': no one waits for the request",
                     r->served->name);
@@ -303,7 +304,8 @@ static pare_status run_new(run **out, pare_infer_job *job)
         one->x.deadline = x->deadline;
         one->x.held = x->held;
         one->x.most_held = x->most_held;
-        one->x.deadline = x->deadline;
+        one->x.is_unseen = x->is_unseen;
+        one->x.request = x;
         one->run = r;
         one->step = &e->step[i];
         one->index = i;

@@ -6,20 +6,13 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/hash.h"
-#include "runtime/base/size.h"
+#include "tools/serve/traffic/kept.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-/* A state between two requests. */
-typedef struct kept {
-    pare_shape shape;
-    char *data; /* from pare_alloc */
-    size_t bytes;
-} kept;
 
 struct pare_sequence {
     pare_sequence *next;
@@ -30,7 +23,7 @@ struct pare_sequence {
     bool is_ending;               /* the last job that came is its end */
     double last;                  /* pare_seconds, when a job came or ended */
     pare_infer_job *first, **end; /* jobs that wait, linked by `behind` */
-    kept *state;                  /* (state_count) */
+    pare_kept *state;             /* (state_count) */
 };
 
 struct pare_sequences {
@@ -145,7 +138,7 @@ static pare_status bind(pare_sequences *q)
 
 static void states_free(const pare_sequences *q, pare_sequence *one)
 {
-    for (int i = 0; one->state && i < q->config.state_count; i++) pare_free(one->state[i].data);
+    for (int i = 0; one->state && i < q->config.state_count; i++) pare_kept_free(&one->state[i]);
     pare_free(one->state);
     one->state = NULL;
 }
@@ -302,22 +295,18 @@ pare_status pare_sequences_extend(pare_infer_job *job)
 /* --- states --- */
 
 /* Zeros, as a sequence begins. */
-static pare_status begin(pare_sequences *q, pare_sequence *one, pare_ctx *ctx)
+static pare_status begin(pare_sequences *q, pare_sequence *one, pare_exchange *x)
 {
     states_free(q, one);
-    one->state = pare_alloc(ctx, (size_t)q->config.state_count + 1, sizeof *one->state);
+    one->state = pare_alloc(&x->ctx, (size_t)q->config.state_count + 1, sizeof *one->state);
     if (!one->state) return PARE_MEMORY;
     for (int i = 0; i < q->config.state_count; i++) {
-        int64_t count;
-        kept *k = &one->state[i];
         const pare_config_state *c = &q->config.state[i];
-        k->shape = with_samples(q, &c->initial);
-        if (!pare_count_dims(k->shape.dim, k->shape.rank, &count) ||
-            !pare_type_bytes(c->dtype, count, &k->bytes))
-            return PARE_FAIL(ctx, INPUT, "model '%s': state '%s' is too large", q->served->name,
-                             c->input);
-        k->data = pare_alloc(ctx, k->bytes + 1, 1);
-        if (!k->data) return PARE_MEMORY;
+        const pare_shape shape = with_samples(q, &c->initial);
+        const pare_status st = pare_kept_begin(&one->state[i], x, c->dtype, &shape);
+        if (st != PARE_OK)
+            return pare_fail_prefix(&x->ctx, st, "model '%s': state '%s'", q->served->name,
+                                    c->input);
     }
     return PARE_OK;
 }
@@ -325,7 +314,7 @@ static pare_status begin(pare_sequences *q, pare_sequence *one, pare_ctx *ctx)
 /* The sequence's next job is to run now. */
 static pare_status prepare(pare_sequences *q, pare_sequence *one, pare_infer_job *job)
 {
-    if (job->request.sequence.start) PARE_TRY(begin(q, one, &job->x->ctx));
+    if (job->request.sequence.start) PARE_TRY(begin(q, one, job->x));
     for (int i = 0; i < q->config.control_count; i++) PARE_TRY(set_control(q, job, i));
     for (int i = 0; i < q->config.state_count; i++)
         set_tensor(job, q->state_at[i], &one->state[i].shape, one->state[i].data,
@@ -335,34 +324,11 @@ static pare_status prepare(pare_sequences *q, pare_sequence *one, pare_infer_job
 
 pare_status pare_sequences_keep(const pare_infer_job *job, const pare_infer_tensor *state)
 {
-    char has[256], says[256];
-    const pare_sequences *q = job->served->sequences;
-    for (int i = 0; job->sequence && i < q->config.state_count; i++) {
-        kept *k = &job->sequence->state[i];
-        const pare_infer_tensor *t = &state[i];
-        const pare_shape *input = &job->served->input[q->state_at[i]].shape;
-        pare_shape shape = {.rank = t->rank};
-        memcpy(shape.dim, t->dim, sizeof shape.dim);
-        bool fits = t->dtype == q->config.state[i].dtype && shape.rank == input->rank;
-        for (int d = 0; fits && d < shape.rank; d++)
-            fits = input->dim[d] < 0 || input->dim[d] == shape.dim[d];
-        if (!fits)
-            return PARE_FAIL(&job->x->ctx, INPUT,
-                             "model '%s': output '%s' is %s %s, as the next input '%s' it would be "
-                             "%s",
-                             job->served->name, t->name, pare_type(t->dtype)->name,
-                             pare_shape_text(&shape, has, sizeof has), q->config.state[i].input,
-                             pare_shape_text(input, says, sizeof says));
-        if (t->bytes != k->bytes) {
-            char *data = pare_alloc(&job->x->ctx, t->bytes + 1, 1);
-            if (!data) return PARE_MEMORY;
-            pare_free(k->data);
-            k->data = data;
-            k->bytes = t->bytes;
-        }
-        k->shape = shape;
-        if (t->bytes) memcpy(k->data, t->data, t->bytes);
-    }
+    const pare_served *s = job->served;
+    const pare_sequences *q = s->sequences;
+    for (int i = 0; job->sequence && i < q->config.state_count; i++)
+        PARE_TRY(pare_kept_put(&job->sequence->state[i], job->x, s->name, &s->input[q->state_at[i]],
+                               &state[i]));
     return PARE_OK;
 }
 

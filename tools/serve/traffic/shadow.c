@@ -39,8 +39,6 @@ struct pare_shadowed {
     bool batched;
     pare_infer_job *job; /* of the run */
     double seconds[PARE_STAGES];
-    size_t *held; /* bytes of all that is under way, which `holds` are of */
-    size_t holds;
 };
 
 /* --- rules --- */
@@ -179,20 +177,6 @@ void pare_shadows_drain(pare_shadows *s)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-/* Bytes of the copies count as those of requests do. They may take half of what these may, so that
-   no request is refused for them alone. */
-static bool hold(pare_shadowed *t, const pare_exchange *x, size_t bytes)
-{
-    if (!x->held) return true;
-    if (__atomic_add_fetch(x->held, bytes, __ATOMIC_RELAXED) > x->most_held / 2) {
-        (void)__atomic_fetch_sub(x->held, bytes, __ATOMIC_RELAXED);
-        return false;
-    }
-    t->held = x->held;
-    t->holds = bytes;
-    return true;
-}
-
 /* --- copies --- */
 
 /* Bytes of a tensor with those of its strings. */
@@ -255,7 +239,6 @@ static pare_status copy_all(pare_shadowed *t, const pare_infer_job *job,
 void pare_shadowed_free(pare_shadowed *t)
 {
     if (!t) return;
-    if (t->held) (void)__atomic_fetch_sub(t->held, t->holds, __ATOMIC_RELAXED);
     pare_shadow *shadow = t->shadow;
     pare_exchange_free(&t->x);
     pare_free(t);
@@ -295,10 +278,15 @@ pare_shadowed *pare_shadowed_new(pare_shadow *shadow, const pare_infer_job *job,
     for (int i = 0; i < job->wanted_count; i++) bytes += bytes_of(&output[i]);
     pare_exchange_init(&t->x, &s->ctx);
     t->x.done = on_done;
+    t->x.is_unseen = true;
+    /* Bytes of the copies, and of their runs, count as those of requests do. They may take half of
+       what these may, so that no request is refused for them alone. */
+    t->x.held = job->x->held;
+    t->x.most_held = job->x->most_held / 2;
     t->shadow = shadow;
     t->top = -1;
     t->batched = job->served->options.config.max_batch > 0;
-    if (hold(t, job->x, bytes) && copy_all(t, job, output) == PARE_OK) return t;
+    if (pare_exchange_hold(&t->x, bytes) && copy_all(t, job, output) == PARE_OK) return t;
     pare_shadow_stats_drop(&shadow->stats);
     pare_shadowed_free(t);
     return NULL;
@@ -322,7 +310,6 @@ static void start(pare_shadowed *t)
     }
     const pare_status st = pare_infer_job_new(&t->job, other, &t->x, &t->request, NULL);
     if (t->job) t->job->shadowed = t;
-    if (t->job) t->job->job.priority = INT64_MAX; /* behind the requests that the other has */
     pare_infer_job_submit(t->job, other, &t->x, st);
 }
 

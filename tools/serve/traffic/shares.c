@@ -57,6 +57,19 @@ pare_status pare_shares_read(pare_ctx *ctx, pare_shares *out, const char *what, 
     return PARE_FAIL(ctx, INPUT, "%s: '%s': no version has a weight", what, text);
 }
 
+pare_status pare_shares_check(pare_ctx *ctx, const pare_shares *s, const char *path,
+                              const int64_t *version, int count)
+{
+    for (int i = 0; i < s->count; i++) {
+        int k = 0;
+        while (k < count && version[k] != s->share[i].version) k++;
+        if (k == count)
+            return PARE_FAIL(ctx, INPUT, "%s: version %lld has a weight and is not served", path,
+                             (long long)s->share[i].version);
+    }
+    return PARE_OK;
+}
+
 const char *pare_shares_text(const pare_shares *s, char *text)
 {
     int n = 0;

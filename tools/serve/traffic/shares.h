@@ -23,6 +23,9 @@ typedef struct pare_shares {
    PARE_INPUT. */
 PARE_NODISCARD pare_status pare_shares_read(pare_ctx *ctx, pare_shares *out, const char *what,
                                             const char *text);
+/* PARE_INPUT with the path: a version has a weight that is none of the (count) that are served. */
+PARE_NODISCARD pare_status pare_shares_check(pare_ctx *ctx, const pare_shares *shares,
+                                             const char *path, const int64_t *version, int count);
 /* The other way; text: PARE_SHARES_TEXT bytes. Returns text. */
 enum { PARE_SHARES_TEXT = PARE_MOST_SHARES * 32 };
 const char *pare_shares_text(const pare_shares *shares, char *text);
