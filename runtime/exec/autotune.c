@@ -233,12 +233,16 @@ static const pare_kernel *find(const pare_kernel *const *able, int count, const 
     return NULL;
 }
 
+/* *whole: every kernel had the memory to be timed. */
 static pare_status fastest(const pare_tuner *t, const pare_prep *prep,
-                           const pare_kernel *const *able, int count, const pare_kernel **out)
+                           const pare_kernel *const *able, int count, const pare_kernel **out,
+                           bool *whole)
 {
     double seconds[PARE_MOST_KERNELS], best = INFINITY;
+    *whole = true;
     PARE_TRY(time_kernels(able, count, prep, seconds));
     for (int i = 0; i < count; i++) {
+        *whole &= isfinite(seconds[i]) != 0;
         if (t->timed && isfinite(seconds[i]))
             t->timed(t->timed_user, prep->node, able[i], seconds[i]);
         if (seconds[i] >= TIE * best) continue;
@@ -264,6 +268,8 @@ pare_status pare_tuner_choose(pare_tuner *tuner, const pare_prep *prep,
     const pare_kernel *known = tuner->timed ? NULL : find(able, count, name);
     if (known) *out = known;
     if (known || !tuner->timing) return PARE_OK;
-    PARE_TRY(fastest(tuner, prep, able, count, out));
+    bool whole;
+    PARE_TRY(fastest(tuner, prep, able, count, out, &whole));
+    if (!whole) return PARE_OK; /* with more memory another may be the fastest */
     return pare_machine_table_put(tuner->table, key, json_string((*out)->name));
 }

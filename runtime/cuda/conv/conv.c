@@ -52,7 +52,7 @@ static void taps_set(pare_cuda_gemm_args *p)
     const int64_t taps = in->channels ? p->depth / in->channels : 0,
                   lines = in->kernel_width ? taps / in->kernel_width : 0;
     in->taps = 0;
-    if (taps < 1 || taps > PARE_CUDA_MOST_TAPS || p->rows > INT32_MAX || in->transposed ||
+    if (taps < 1 || taps > PARE_CUDA_MOST_TAPS || p->rows > INT32_MAX - 256 || in->transposed ||
         lines * row + in->kernel_width * pixel > INT32_MAX)
         return;
     in->taps = (int)taps;
