@@ -13,6 +13,7 @@
 #include "tools/token.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -283,6 +284,24 @@ static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
     return PARE_OK;
 }
 
+static void *drain_grpc(void *user)
+{
+    pare_grpc_drain(user);
+    return NULL;
+}
+
+/* Side by side: neither transport takes more requests while the other ends. */
+static void drain_transports(server *s)
+{
+    pthread_t thread;
+    const bool is_beside = s->grpc && !pthread_create(&thread, NULL, drain_grpc, s->grpc);
+    pare_http_drain(s->http);
+    if (is_beside)
+        (void)pthread_join(thread, NULL);
+    else
+        pare_grpc_drain(s->grpc);
+}
+
 /* Answers what has come. */
 static void drain(pare_tool *tool, server *s)
 {
@@ -291,8 +310,7 @@ static void drain(pare_tool *tool, server *s)
     __atomic_store_n(&s->api.draining, true, __ATOMIC_RELEASE);
     if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
         pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
-    pare_http_drain(s->http);
-    pare_grpc_drain(s->grpc);
+    drain_transports(s);
     pare_shadows_drain(s->shadows); /* what they hold counts with the transport's */
 }
 

@@ -15,6 +15,8 @@ enum {
     MOST_STREAMED = 128 /* messages of a stream that are not answered yet; more are not read */
 };
 
+static const char ending[] = "the server is about to end";
+
 typedef struct message message;
 
 /* A call, until the last of what it waits for has come. */
@@ -38,6 +40,7 @@ typedef struct call {
     message *first, **last; /* replies to send; the first is being sent */
     int under_way;          /* messages that are not answered */
     bool reads, has_all, is_over;
+    bool is_late; /* a message came after the server was closed */
 } call;
 
 /* A message and its reply. */
@@ -207,7 +210,7 @@ static void go_on(call *c)
     }
     if (!c->has_all || c->under_way || c->is_over) return;
     c->is_over = true;
-    end(c, false, PARE_GRPC_OK, "");
+    end(c, false, c->is_late ? PARE_GRPC_UNAVAILABLE : PARE_GRPC_OK, c->is_late ? ending : "");
 }
 
 static void on_sent(void *user, bool ok)
@@ -288,18 +291,47 @@ static void handle(message *m, grpc_byte_buffer *buffer)
 {
     pare_exchange *x = &m->q.x;
     pare_grpc *grpc = m->call->grpc;
-    atomic_fetch_add(&grpc->answering, 1); /* before it looks whether that is too late */
-    atomic_fetch_add(&grpc->seen, 1);
     if (!pare_exchange_hold(x, grpc->lib.grpc_byte_buffer_length(buffer))) {
         m->received = buffer;
         pare_exchange_fail(x, PARE_HTTP_UNAVAILABLE);
     } else if (!take_message(m, buffer)) {
         pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE, "out of memory for a request");
-    } else if (atomic_load(&grpc->closed)) {
-        pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE, "the server is about to end");
     } else {
         pare_grpc_request_handle(&m->q, grpc->options.api);
     }
+}
+
+/* Counts a message as one that is answered. False: the server was closed before, and it is not. */
+static bool is_in_time(pare_grpc *grpc)
+{
+    atomic_fetch_add(&grpc->seen, 1);
+    if (atomic_load(&grpc->closed)) return false;
+    atomic_fetch_add(&grpc->answering, 1); /* before it looks whether that is too late */
+    if (!atomic_load(&grpc->closed)) return true;
+    atomic_fetch_sub(&grpc->answering, 1);
+    return false;
+}
+
+/* The message that has come; NULL: none will, or it is not answered. */
+static message *admit_message(call *c, bool came)
+{
+    if (!came) return NULL;
+    c->is_late = !is_in_time(c->grpc);
+    if (c->is_late) return NULL;
+    message *m = message_new(c);
+    if (!m) atomic_fetch_sub(&c->grpc->answering, 1);
+    return m;
+}
+
+/* Ends a call, of one message, that has no reply. */
+static void end_unanswered(call *c, bool came)
+{
+    if (c->is_late)
+        end(c, true, PARE_GRPC_UNAVAILABLE, ending);
+    else if (came)
+        end(c, true, PARE_GRPC_UNAVAILABLE, "out of memory for a request");
+    else
+        end(c, true, PARE_GRPC_INVALID_ARGUMENT, "the call has no message");
 }
 
 /* A message has come, or none will. */
@@ -307,8 +339,9 @@ static void on_received(void *user, bool ok)
 {
     call *c = user;
     grpc_byte_buffer *buffer = c->received;
+    const bool came = ok && buffer;
     c->received = NULL;
-    message *m = ok && buffer ? message_new(c) : NULL;
+    message *m = admit_message(c, came);
     if (c->streams) {
         (void)pthread_mutex_lock(&c->lock);
         c->reads = false;
@@ -317,8 +350,7 @@ static void on_received(void *user, bool ok)
         go_on(c);
         (void)pthread_mutex_unlock(&c->lock);
     } else if (!m) {
-        end(c, true, buffer ? PARE_GRPC_UNAVAILABLE : PARE_GRPC_INVALID_ARGUMENT,
-            buffer ? "out of memory for a request" : "the call has no message");
+        end_unanswered(c, came);
     }
     if (m)
         handle(m, buffer);

@@ -26,7 +26,7 @@ struct pare_grpc {
     pthread_t thread;
     bool is_running; /* the thread */
     int port;
-    atomic_bool closed;   /* requests are refused */
+    atomic_bool closed;   /* messages are refused, and counted only in `seen` */
     atomic_int calls;     /* that are there, and the one that is waited for */
     atomic_int answering; /* messages whose reply was not made yet */
     atomic_int unsent;    /* replies that were not sent yet */

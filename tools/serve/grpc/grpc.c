@@ -152,8 +152,8 @@ static void sleep_ms(int ms)
     nanosleep(&time, NULL);
 }
 
-/* Waits until all are answered, and none has come for a while. Replies that are only sent are
-   waited for as long as a client may be slow. */
+/* Waits until all that came in time are answered, and none has come for a while, or for BUSY.
+   Replies that are only sent are waited for as long as a client may be slow. */
 static void await_quiet(pare_grpc *grpc)
 {
     const double start = pare_seconds();

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pare serve against clients of gRPC that do not behave: they go on sending when the server is to end, or hold its end up
+over HTTP."""
+import queue
+import socket
+import sys
+import threading
+
+from _lib import ZOO, check, finish, report
+
+try:
+    import grpc
+    from tritonclient.grpc import service_pb2 as pb
+except ImportError as why:
+    report('SKIP', 'serve_grpc_limits', f'needs tritonclient[grpc]: {why}')
+    sys.exit(0)
+import _serve
+
+SERVICE = '/inference.GRPCInferenceService/'
+PIXELS = 28 * 28
+
+
+def image(pixels=bytes(4 * PIXELS)):
+    request = pb.ModelInferRequest(model_name='mlp', raw_input_contents=[pixels])
+    request.inputs.add(name='input', datatype='FP32', shape=[1, 1, 28, 28])
+    return request.SerializeToString()
+
+
+def answer(channel, method, body):
+    """'OK', or the status and what it says."""
+    try:
+        channel.unary_unary(SERVICE + method)(body, timeout=60)
+        return 'OK', ''
+    except grpc.RpcError as error:
+        return error.code().name, error.details()
+
+
+def endless_stream():
+    """A client sends in a stream, and reads, without an end."""
+    server = _serve.Server('--grpc-port', '0', ZOO / 'mlp.onnx')
+    body, replies, ended = image(), queue.Queue(), threading.Event()
+
+    def bodies():
+        while not ended.is_set():
+            yield body
+
+    def read(stream):
+        try:
+            for reply in stream:
+                replies.put(pb.ModelStreamInferResponse.FromString(reply).error_message)
+        except grpc.RpcError as error:
+            replies.put((error.code().name, error.details()))
+        ended.set()
+    with grpc.insecure_channel(server.grpc) as channel:
+        reader = threading.Thread(target=read, args=(channel.stream_stream(SERVICE + 'ModelStreamInfer')(bodies()),))
+        reader.start()
+        for _ in range(200):
+            replies.get(timeout=60)
+        try:
+            status = server.stop()
+        except Exception as error:
+            status = error
+            server.process.kill()
+        reader.join(60)
+    said = list(replies.queue)
+    check('endless_stream_end', status == 0, status)
+    check('endless_stream_status', said[-1] == ('UNAVAILABLE', 'the server is about to end') and
+          all(one == '' for one in said[:-1]), said[-3:])
+
+
+def side_by_side():
+    """A request that comes slowly over HTTP holds the server's end up: gRPC refuses all the while."""
+    server = _serve.Server('--grpc-port', '0', ZOO / 'mlp.onnx')
+    host, port = server.url.split(':')
+    body = b'{"ready": true}'
+    with socket.create_connection((host, int(port))) as slow, grpc.insecure_channel(server.grpc) as channel:
+        slow.sendall(b'POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n' % len(body))
+        check('slow_answers', answer(channel, 'ModelInfer', image())[0] == 'OK')
+        server.process.terminate()
+        for _ in range(1000):
+            code, said = answer(channel, 'ModelInfer', image())
+            if code != 'OK':
+                break
+        check('slow_refused', code == 'UNAVAILABLE', (code, said))
+        slow.sendall(body)
+        reply = b''
+        while piece := slow.recv(65536):
+            reply += piece
+        check('slow_answered', reply.startswith(b'HTTP/1.1 200') and b'"mlp"' in reply, reply[:200])
+        check('slow_end', server.process.wait(60) == 0)
+
+
+endless_stream()
+side_by_side()
+finish()
