@@ -56,8 +56,8 @@ static const pare_option table[] = {
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
-                   "size of the bodies of all requests that are not answered yet; more are refused "
-                   "with status 503 (1GiB)"),
+                   "size of the bodies of all requests that are not answered yet, and of replies "
+                   "that are not read; more are refused with status 503 (1GiB)"),
     PARE_OPT_LIST("traffic", "MODEL=V:W,...", traffic,
                   "share MODEL's requests that name no version between versions V by weights W, "
                   "also of its config.pbtxt; may be given several times"),
@@ -97,7 +97,7 @@ typedef struct server {
     pare_shadows *shadows; /* NULL: none */
     pare_regions regions;
     pare_api api;
-    size_t held; /* bytes of requests that are not answered yet */
+    size_t held; /* bytes of requests that are not answered yet, and of replies that are sent */
     pare_http *http;
     pare_grpc *grpc; /* NULL: it is not spoken */
 } server;

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """pare serve against clients of gRPC that do not behave: they go on sending when the server is to end, or hold its end up
-over HTTP."""
+over HTTP, or they do not read their replies."""
 import queue
 import socket
 import sys
+import tempfile
 import threading
+import time
+
+from onnx import TensorProto, helper
 
 from _lib import ZOO, check, finish, report
 
@@ -90,6 +94,52 @@ def side_by_side():
         check('slow_end', server.process.wait(60) == 0)
 
 
+def grown(server):
+    """Megabytes of memory that the server has had at most."""
+    with open(f'/proc/{server.process.pid}/status') as file:
+        return next(int(line.split()[1]) >> 10 for line in file if line.startswith('VmHWM'))
+
+
+def unread():
+    """384 requests of 4 bytes in 3 streams, whose replies of 4 MB are not read, with 20 MB for what is on its way."""
+    with tempfile.TemporaryDirectory() as folder:
+        size = helper.make_tensor('size', TensorProto.INT64, [2], [1, 1000000])
+        _serve.save(folder, 'wide', [helper.make_node('Constant', [], ['size'], value=size),
+                                     helper.make_node('Expand', ['x', 'size'], ['y'])],
+                    [('x', TensorProto.FLOAT, [1, 1])], [('y', TensorProto.FLOAT, [1, 1000000])])
+        server = _serve.Server('--grpc-port', '0', folder, '--max-pending', '20MB', '--max-request', '10MB',
+                               '--instances', 1)
+    request = pb.ModelInferRequest(model_name='wide', raw_input_contents=[bytes(4)])
+    request.inputs.add(name='x', datatype='FP32', shape=[1, 1])
+    body, before = request.SerializeToString(), grown(server)
+    with grpc.insecure_channel(server.grpc) as channel:
+        call = channel.stream_stream(SERVICE + 'ModelStreamInfer')
+        streams = [call(iter([body] * 128), timeout=60) for _ in range(3)]
+        for _ in range(1000):
+            stats = pb.ModelStatisticsResponse.FromString(
+                channel.unary_unary(SERVICE + 'ModelStatistics')(b'', timeout=60)).model_stats[0].inference_stats
+            if stats.success.count + stats.fail.count == 384:
+                break
+            time.sleep(0.02)
+        check('unread_memory', grown(server) - before < 300, f'{grown(server) - before} MB')
+        code, said = answer(channel, 'ModelInfer', body)
+        live = channel.unary_unary(SERVICE + 'ServerLive')(b'', timeout=60)
+        check('unread_is_live', pb.ServerLiveResponse.FromString(live).live)
+        check('unread_refuses', code == 'UNAVAILABLE' and 'waiting already' in said, (code, said))
+        replies = [pb.ModelStreamInferResponse.FromString(reply) for stream in streams for reply in stream]
+        good = sum(reply.error_message == '' for reply in replies)
+        words = {reply.error_message for reply in replies} - {''}
+        check('unread_replies', len(replies) == 384 and 5 <= good < 100 and
+              all('not read yet' in w or 'waiting already' in w for w in words), f'{len(replies)}, {good}, {words}')
+        for _ in range(1000):  # what was sent counts no longer
+            code, said = answer(channel, 'ModelInfer', body)
+            if code == 'OK':
+                break
+        check('unread_is_read', code == 'OK', (code, said))
+    check('unread_end', server.stop() == 0)
+
+
 endless_stream()
+unread()
 side_by_side()
 finish()

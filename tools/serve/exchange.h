@@ -63,12 +63,14 @@ void pare_exchange_init(pare_exchange *x, const pare_ctx *parent);
 /* The reply's body, too. */
 void pare_exchange_free(pare_exchange *x);
 /* Counts bytes of memory that came for the request. False: there would be too many; the context
-   says so, and the reply is to be tried again. */
+   says so, and the reply is to be tried again. No bytes are never too many. */
 bool pare_exchange_hold(pare_exchange *x, size_t bytes);
 /* So many of them count no longer: that memory went. */
 void pare_exchange_let_go(pare_exchange *x, size_t bytes);
 /* None counts any longer, for the body goes: the reply is made. */
 void pare_exchange_drop_body(pare_exchange *x);
+/* Counts the reply's bytes until the exchange ends, where they are too many, too: it is made. */
+void pare_exchange_hold_reply(pare_exchange *x);
 
 /* The code for a failure that is the request's fault or not. */
 int pare_reply_code(pare_status st);

@@ -173,6 +173,7 @@ static enum MHD_Result send_reply(request *q)
 {
     struct MHD_Response *response = response_new(q);
     pare_exchange_drop_body(&q->x);
+    pare_exchange_hold_reply(&q->x);
     free(q->block);
     q->block = NULL;
     count_as(q, &q->http->sending);

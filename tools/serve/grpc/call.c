@@ -52,6 +52,7 @@ struct message {
     char *block;                /* the body's memory; NULL: it is in `received` */
     grpc_byte_buffer *received; /* NULL: the body was copied */
     grpc_byte_buffer *reply;
+    size_t unread; /* bytes of this reply that count as such */
     pare_grpc_event sent;
 };
 
@@ -115,6 +116,7 @@ static void message_free(message *m)
     const pare_grpc_library *lib = &m->call->grpc->lib;
     if (m->received) lib->grpc_byte_buffer_destroy(m->received);
     if (m->reply) lib->grpc_byte_buffer_destroy(m->reply);
+    atomic_fetch_sub(&m->call->grpc->unread, m->unread);
     pare_exchange_free(&m->q.x);
     free(m->block);
     free(m);
@@ -172,14 +174,34 @@ static void send_in_turn(message *m)
     (void)pthread_mutex_unlock(&c->lock);
 }
 
+/* Counts a reply until it is sent. False: clients leave too many unread. Refusals, and replies to
+   what is no inference, are small. */
+static bool hold_reply(message *m)
+{
+    pare_exchange *x = &m->q.x;
+    pare_grpc *grpc = m->call->grpc;
+    if (x->reply.code != PARE_HTTP_OK || !pare_grpc_method_infers(m->q.method)) return true;
+    m->unread = x->reply.bytes;
+    if (atomic_fetch_add(&grpc->unread, m->unread) < (size_t)grpc->options.pending) return true;
+    atomic_fetch_sub(&grpc->unread, m->unread);
+    m->unread = 0;
+    return false;
+}
+
 static void on_done(pare_exchange *x)
 {
     message *m = (message *)(void *)x;
     pare_grpc *grpc = m->call->grpc;
+    if (!hold_reply(m)) {
+        pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE, "replies of %lld bytes are not read yet",
+                             (long long)grpc->options.pending);
+        return;
+    }
     const int code = pare_grpc_request_finish(&m->q);
     atomic_fetch_add(&grpc->sending, 1);
     atomic_fetch_add(&grpc->unsent, 1);
     pare_exchange_drop_body(x);
+    pare_exchange_hold_reply(x);
     if (m->received) grpc->lib.grpc_byte_buffer_destroy(m->received);
     m->received = NULL;
     free(m->block);

@@ -31,6 +31,7 @@ struct pare_grpc {
     atomic_int answering; /* messages whose reply was not made yet */
     atomic_int unsent;    /* replies that were not sent yet */
     atomic_uint seen;     /* messages so far */
+    atomic_size_t unread; /* bytes of replies that were not sent yet */
     atomic_int sending;   /* threads that hand a reply over */
     atomic_bool ended;    /* the server has no calls any more */
     pare_grpc_event shutdown;

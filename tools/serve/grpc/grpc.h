@@ -12,7 +12,7 @@ typedef struct pare_grpc_options {
     const char *host;              /* address or name to listen on */
     int port;                      /* 0: any that is free */
     int64_t limit;                 /* bytes of a message at most */
-    int64_t pending;               /* bytes of all that are not answered yet */
+    int64_t pending;               /* bytes of requests and replies on their way */
     size_t *held;                  /* they are counted here, atomically */
     const char *certificate, *key; /* PEM text, with which TLS is spoken; NULL: it is not */
     pare_api *api;

@@ -78,6 +78,11 @@ const pare_grpc_method *pare_grpc_method_find(const char *path, size_t bytes)
 
 bool pare_grpc_method_streams(const pare_grpc_method *method) { return method->kind == STREAM; }
 
+bool pare_grpc_method_infers(const pare_grpc_method *method)
+{
+    return method->kind == INFER || method->kind == STREAM;
+}
+
 /* --- the exchange's form --- */
 
 static pare_status read_request(pare_exchange *x, pare_infer_request *out)
@@ -203,7 +208,7 @@ void pare_grpc_request_handle(pare_grpc_request *q, pare_api *api)
     const pare_status st = pare_encoding_decode(&q->x);
     if (st != PARE_OK)
         pare_exchange_fail(&q->x, pare_reply_code(st));
-    else if (q->method->kind == INFER || q->method->kind == STREAM)
+    else if (pare_grpc_method_infers(q->method))
         infer(q, api);
     else
         ask(q, api);
