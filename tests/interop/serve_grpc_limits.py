@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pare serve against clients of gRPC that do not behave: they go on sending when the server is to end, or hold its end up
-over HTTP, or they do not read their replies."""
+"""pare serve against clients that do not behave: they go on sending by gRPC when the server is to end, hold that end up
+over HTTP, or do not read their replies."""
 import queue
 import socket
 import sys
@@ -100,18 +100,28 @@ def grown(server):
         return next(int(line.split()[1]) >> 10 for line in file if line.startswith('VmHWM'))
 
 
-def unread():
-    """384 requests of 4 bytes in 3 streams, whose replies of 4 MB are not read, with 20 MB for what is on its way."""
+def wide_server(width):
+    """A server with 20 MB for what is on its way, and its model that makes so many floats of one."""
     with tempfile.TemporaryDirectory() as folder:
-        size = helper.make_tensor('size', TensorProto.INT64, [2], [1, 1000000])
+        size = helper.make_tensor('size', TensorProto.INT64, [2], [1, width])
         _serve.save(folder, 'wide', [helper.make_node('Constant', [], ['size'], value=size),
                                      helper.make_node('Expand', ['x', 'size'], ['y'])],
-                    [('x', TensorProto.FLOAT, [1, 1])], [('y', TensorProto.FLOAT, [1, 1000000])])
-        server = _serve.Server('--grpc-port', '0', folder, '--max-pending', '20MB', '--max-request', '10MB',
-                               '--instances', 1)
+                    [('x', TensorProto.FLOAT, [1, 1])], [('y', TensorProto.FLOAT, [1, width])])
+        return _serve.Server('--grpc-port', '0', folder, '--max-pending', '20MB', '--max-request', '10MB',
+                             '--instances', 1)
+
+
+def number():
+    """A request to the wide model."""
     request = pb.ModelInferRequest(model_name='wide', raw_input_contents=[bytes(4)])
     request.inputs.add(name='x', datatype='FP32', shape=[1, 1])
-    body, before = request.SerializeToString(), grown(server)
+    return request.SerializeToString()
+
+
+def unread():
+    """384 requests of 4 bytes in 3 streams, whose replies of 4 MB are not read."""
+    server = wide_server(1000000)
+    body, before = number(), grown(server)
     with grpc.insecure_channel(server.grpc) as channel:
         call = channel.stream_stream(SERVICE + 'ModelStreamInfer')
         streams = [call(iter([body] * 128), timeout=60) for _ in range(3)]
@@ -139,7 +149,33 @@ def unread():
     check('unread_end', server.stop() == 0)
 
 
+def unread_http():
+    """A reply of 40 MB over HTTP counts until it is read."""
+    server = wide_server(10000000)
+    host, port = server.url.split(':')
+    body = (b'{"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[1]}],'
+            b'"parameters":{"binary_data_output":true}}')
+    named = pb.ModelMetadataRequest(name='wide').SerializeToString()
+    with socket.create_connection((host, int(port))) as slow, grpc.insecure_channel(server.grpc) as channel:
+        slow.sendall(b'POST /v2/models/wide/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\n'
+                     b'Content-Length: %d\r\n\r\n' % len(body) + body)
+        reply = slow.recv(1)
+        code, said = answer(channel, 'ModelInfer', number())
+        check('unread_http_refuses', code == 'UNAVAILABLE' and 'waiting already' in said, (code, said))
+        size = 1
+        while piece := slow.recv(1 << 20):
+            reply, size = (reply + piece)[:15], size + len(piece)
+        check('unread_http_reply', reply.startswith(b'HTTP/1.1 200') and size > 40000000, (reply, size))
+        for _ in range(1000):
+            code, said = answer(channel, 'ModelMetadata', named)
+            if code == 'OK':
+                break
+        check('unread_http_is_read', code == 'OK', (code, said))
+    check('unread_http_end', server.stop() == 0)
+
+
 endless_stream()
 unread()
+unread_http()
 side_by_side()
 finish()
