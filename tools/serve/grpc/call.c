@@ -77,7 +77,8 @@ static void release(call *c)
     lib->grpc_metadata_array_destroy(&c->metadata);
     (void)pthread_mutex_destroy(&c->lock);
     free(c->authorization);
-    free(c);
+    pare_free(c);
+    if (atomic_exchange(&grpc->lacks, false)) pare_grpc_expect_call(grpc);
     atomic_fetch_sub(&grpc->calls, 1);
 }
 
@@ -453,11 +454,11 @@ static void on_arrived(void *user, bool ok)
     release(c);
 }
 
-/* Asks for the next call. Where memory is out none is asked for, and calls wait. */
-void pare_grpc_expect_call(pare_grpc *grpc)
+/* A call that has not come; NULL: memory is out. */
+static call *call_new(pare_grpc *grpc)
 {
-    call *c = calloc(1, sizeof *c);
-    if (!c) return;
+    call *c = pare_alloc(&grpc->ctx, 1, sizeof *c);
+    if (!c) return NULL;
     atomic_fetch_add(&grpc->calls, 1);
     c->grpc = grpc;
     c->last = &c->first;
@@ -469,9 +470,20 @@ void pare_grpc_expect_call(pare_grpc *grpc)
     grpc->lib.grpc_call_details_init(&c->details);
     grpc->lib.grpc_metadata_array_init(&c->metadata);
     atomic_init(&c->references, 1);
-    if (grpc->lib.grpc_server_request_call(grpc->server, &c->call, &c->details, &c->metadata,
-                                           grpc->queue, grpc->queue, &c->arrives) != GRPC_CALL_OK)
-        release(c);
+    return c;
+}
+
+/* The one that tries it is there itself, so that one always ends later. */
+void pare_grpc_expect_call(pare_grpc *grpc)
+{
+    call *c = call_new(grpc);
+    if (c &&
+        grpc->lib.grpc_server_request_call(grpc->server, &c->call, &c->details, &c->metadata,
+                                           grpc->queue, grpc->queue, &c->arrives) == GRPC_CALL_OK)
+        return;
+    if (c) release(c);
+    pare_ctx_clear(&grpc->ctx);
+    atomic_store(&grpc->lacks, true);
 }
 
 #else

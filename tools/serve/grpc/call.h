@@ -28,6 +28,7 @@ struct pare_grpc {
     int port;
     atomic_bool closed;   /* messages are refused, and counted only in `seen` */
     atomic_int calls;     /* that are there, and the one that is waited for */
+    atomic_bool lacks;    /* none is waited for: it could not be asked for */
     atomic_int answering; /* messages whose reply was not made yet */
     atomic_int unsent;    /* replies that were not sent yet */
     atomic_uint seen;     /* messages so far */
@@ -37,7 +38,8 @@ struct pare_grpc {
     pare_grpc_event shutdown;
 };
 
-/* Waits for the next call, and answers it. */
+/* Waits for the next call, and answers it. Where that fails it is tried again when one that is
+   there ends. */
 void pare_grpc_expect_call(pare_grpc *grpc);
 #endif
 #endif
