@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """pare serve against clients that do not behave: they go on sending by gRPC when the server is to end, hold that end up
-over HTTP, or do not read their replies."""
+over HTTP, do not read their replies, or send much where little is asked."""
 import queue
 import socket
 import sys
@@ -174,8 +174,34 @@ def unread_http():
     check('unread_http_end', server.stop() == 0)
 
 
+def large_bodies():
+    """Much is sent where little is asked."""
+    server = _serve.Server('--grpc-port', '0', ZOO / 'mlp.onnx')
+    request, few = pb.RepositoryModelLoadRequest(model_name='mlp'), pb.RepositoryModelLoadRequest(model_name='mlp')
+    for i in range(1024):
+        request.parameters[str(i)].string_param = 'word'
+    few.parameters['0'].string_param = 'word'
+    with grpc.insecure_channel(server.grpc) as channel:
+        code, said = answer(channel, 'RepositoryModelLoad', few.SerializeToString())
+        check('few_parameters', code == 'UNIMPLEMENTED' and "'0'" in said, (code, said))
+        code, said = answer(channel, 'RepositoryModelLoad', request.SerializeToString())
+        check('many_parameters', code == 'INVALID_ARGUMENT' and '1024 fields' in said, (code, said))
+        few.parameters['0'].string_param = 'x' * (1 << 20)
+        code, said = answer(channel, 'RepositoryModelLoad', few.SerializeToString())
+        check('large_load', code == 'RESOURCE_EXHAUSTED' and '1048576' in said, (code, said))
+        for over in 0, 1:
+            body = b'{"ready": true' + b' ' * ((1 << 20) - 15 + over) + b'}'
+            code, _, said = server.raw('POST', '/v2/repository/index', body)
+            check(f'large_index_{over}', code == (413 if over else 200) and (b'1048576' in said) == bool(over),
+                  (code, said))
+        unknown = b'\x7a\x80\x80\x80\x01' + bytes(1 << 21)  # field 15
+        check('large_infer', answer(channel, 'ModelInfer', image() + unknown)[0] == 'OK')
+    check('large_end', server.stop() == 0)
+
+
 endless_stream()
 unread()
 unread_http()
+large_bodies()
 side_by_side()
 finish()

@@ -16,7 +16,6 @@ void pare_exchange_init(pare_exchange *x, const pare_ctx *parent)
 void pare_exchange_free(pare_exchange *x)
 {
     pare_exchange_drop_body(x);
-    pare_arena_free(&x->arena);
     free(x->reply.body);
 }
 
@@ -26,6 +25,7 @@ void pare_exchange_drop_body(pare_exchange *x)
     x->holds = 0;
     free(x->unpacked);
     x->unpacked = NULL;
+    pare_arena_free(&x->arena);
     x->body = "";
     x->bytes = 0;
 }
