@@ -24,8 +24,12 @@ struct pare_grpc {
     grpc_server *server;
     grpc_completion_queue *queue;
     pthread_t thread;
-    bool is_running; /* the thread */
-    int port;
+    bool is_running;               /* the thread */
+    int port, listener;            /* listener: -1 where the library listens */
+    grpc_server_credentials *open; /* those of connections without TLS; NULL: they have it */
+    pthread_t acceptor;
+    bool accepts; /* that thread */
+    atomic_bool is_deaf;
     atomic_bool closed;   /* messages are refused, and counted only in `seen` */
     atomic_int calls;     /* that are there, and the one that is waited for */
     atomic_bool lacks;    /* none is waited for: it could not be asked for */
