@@ -13,6 +13,7 @@
 #include "tools/token.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -55,8 +56,8 @@ static const pare_option table[] = {
     PARE_OPT_BYTES("max-request", "SIZE", max_request, 1e3, 1e12,
                    "size of a request's body at most (256MiB)"),
     PARE_OPT_BYTES("max-pending", "SIZE", max_pending, 1e3, 1e13,
-                   "size of the bodies of all requests that are not answered yet; more are refused "
-                   "with status 503 (1GiB)"),
+                   "size of the bodies of all requests that are not answered yet, and of replies "
+                   "that are not read; more are refused with status 503 (1GiB)"),
     PARE_OPT_LIST("traffic", "MODEL=V:W,...", traffic,
                   "share MODEL's requests that name no version between versions V by weights W, "
                   "also of its config.pbtxt; may be given several times"),
@@ -96,7 +97,7 @@ typedef struct server {
     pare_shadows *shadows; /* NULL: none */
     pare_regions regions;
     pare_api api;
-    size_t held; /* bytes of requests that are not answered yet */
+    size_t held; /* bytes of requests that are not answered yet, and of replies that are sent */
     pare_http *http;
     pare_grpc *grpc; /* NULL: it is not spoken */
 } server;
@@ -283,6 +284,24 @@ static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
     return PARE_OK;
 }
 
+static void *drain_grpc(void *user)
+{
+    pare_grpc_drain(user);
+    return NULL;
+}
+
+/* Side by side: neither transport takes more requests while the other ends. */
+static void drain_transports(server *s)
+{
+    pthread_t thread;
+    const bool is_beside = s->grpc && !pthread_create(&thread, NULL, drain_grpc, s->grpc);
+    pare_http_drain(s->http);
+    if (is_beside)
+        (void)pthread_join(thread, NULL);
+    else
+        pare_grpc_drain(s->grpc);
+}
+
 /* Answers what has come. */
 static void drain(pare_tool *tool, server *s)
 {
@@ -291,8 +310,7 @@ static void drain(pare_tool *tool, server *s)
     __atomic_store_n(&s->api.draining, true, __ATOMIC_RELEASE);
     if (pare_repository_hurry(s->repository, tool->ctx) != PARE_OK)
         pare_ctx_clear(tool->ctx); /* those that wait for others do so as long as they would */
-    pare_http_drain(s->http);
-    pare_grpc_drain(s->grpc);
+    drain_transports(s);
     pare_shadows_drain(s->shadows); /* what they hold counts with the transport's */
 }
 

@@ -36,7 +36,7 @@ static void try_request(const char *body, size_t bytes)
     if (pare_grpc_names_read(&arena, &names, body, bytes) != PARE_OK)
         expect(ctx.message[0], "a failure without a message");
     pare_ctx_clear(&ctx);
-    if (pare_grpc_infer_read(&arena, &request, body, bytes) == PARE_OK)
+    if (pare_grpc_infer_read(&arena, NULL, &request, body, bytes) == PARE_OK)
         write_again(&arena, &request);
     else
         expect(ctx.message[0], "a failure without a message");

@@ -22,8 +22,9 @@ rng = np.random.default_rng(11)
 class Server:
     """pare serve, from its first word to its end."""
 
-    def __init__(self, *words):
-        self.process = subprocess.Popen([PARE, 'serve', '--port', '0', *map(str, words)],
+    def __init__(self, *words, files=None):
+        limit = ['prlimit', f'--nofile={files}:{files}'] if files else []
+        self.process = subprocess.Popen([*limit, PARE, 'serve', '--port', '0', *map(str, words)],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)  # does nothing to one that has ended
         self.url = self.process.stdout.readline().strip().removeprefix('http://')

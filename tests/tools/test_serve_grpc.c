@@ -17,6 +17,7 @@ typedef Inference__ModelInferRequest__InferRequestedOutputTensor output_tensor;
 typedef struct wire {
     pare_ctx ctx;
     pare_arena arena;
+    pare_exchange *x; /* for which memory counts */
     pare_infer_request request;
     pare_reply reply;
     char *body; /* of just its size */
@@ -81,7 +82,7 @@ static pare_status read_message(wire *w)
     assert_non_null(w->body);
     inference__model_infer_request__pack(&w->message, (uint8_t *)w->body);
     pare_ctx_clear(&w->ctx);
-    return pare_grpc_infer_read(&w->arena, &w->request, w->body, w->bytes);
+    return pare_grpc_infer_read(&w->arena, w->x, &w->request, w->body, w->bytes);
 }
 
 static void good(const wire *w, pare_status st)
@@ -281,6 +282,56 @@ static void wrong_requests_are_refused(void **state)
     bad(w, "no UTF-8");
 }
 
+/* What is given so often that it takes much memory. */
+static void repeated_fields_are_refused(void **state)
+{
+    wire *w = *state;
+    static const char twice[] = "\12\1m\12\1m";
+    static Inference__InferParameterEntry entry = INFERENCE__INFER_PARAMETER_ENTRY__INIT;
+    Inference__InferParameter value = INFERENCE__INFER_PARAMETER__INIT;
+    Inference__InferParameterEntry *list[1025];
+    pare_grpc_names names;
+    value.parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM;
+    entry.key = "k";
+    entry.value = &value;
+    for (int i = 0; i < 1025; i++) list[i] = &entry;
+    for (int i = 0; i < 3; i++) {
+        w->message.n_parameters = w->input.n_parameters = w->output.n_parameters = 0;
+        w->message.n_outputs = 1;
+        give_raw(w, "", 0);
+        *(i == 0   ? &w->message.n_parameters
+          : i == 1 ? &w->input.n_parameters
+                   : &w->output.n_parameters) = 1025;
+        w->message.parameters = w->input.parameters = w->output.parameters = list;
+        bad(w, "1025 parameters, at most 1024 are read");
+    }
+    assert_int_equal(pare_grpc_names_read(&w->arena, &names, twice, 6), PARE_INPUT);
+    assert_int_equal(pare_grpc_names_read(&w->arena, &names, twice, 3), PARE_OK);
+    assert_string_equal(names.model, "m");
+}
+
+/* Numbers that take one byte in the message, and eight where they are read. */
+static void typed_contents_count(void **state)
+{
+    wire *w = *state;
+    int64_t ones[6] = {1, 1, 1, 1, 1, 1};
+    size_t held = 0;
+    pare_exchange x;
+    pare_exchange_init(&x, &w->ctx);
+    x.held = &held;
+    w->x = &x;
+    for (x.most_held = 47; x.most_held <= 48; x.most_held++) {
+        w->input.datatype = "INT64";
+        w->input.contents = &w->contents;
+        w->contents.int64_contents = ones;
+        w->contents.n_int64_contents = 6;
+        assert_int_equal(read_message(w), x.most_held < 48 ? PARE_MEMORY : PARE_OK);
+        assert_int_equal(held, x.most_held < 48 ? 0 : 48);
+    }
+    pare_exchange_free(&x);
+    assert_int_equal(held, 0);
+}
+
 /* Every beginning of a request is read or refused with a message, and nothing behind it is. */
 static void a_cut_request_is_refused(void **state)
 {
@@ -297,7 +348,7 @@ static void a_cut_request_is_refused(void **state)
         assert_non_null(part);
         memcpy(part, w->body, cut);
         pare_ctx_clear(&w->ctx);
-        const pare_status st = pare_grpc_infer_read(&w->arena, &w->request, part, cut);
+        const pare_status st = pare_grpc_infer_read(&w->arena, w->x, &w->request, part, cut);
         assert_true(st == PARE_OK || (st == PARE_INPUT && w->ctx.message[0]));
         (void)pare_grpc_first_tensor(part, cut);
         free(part);
@@ -487,6 +538,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_type_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(strings_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_requests_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(repeated_fields_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(typed_contents_count, setup, teardown),
         cmocka_unit_test_setup_teardown(a_cut_request_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_response_is_written, setup, teardown),
         cmocka_unit_test_setup_teardown(a_response_of_a_stream_is_written, setup, teardown),

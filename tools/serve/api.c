@@ -394,6 +394,21 @@ bool pare_api_admit(const pare_api *api, pare_exchange *x)
     return false;
 }
 
+void pare_api_refuse_size(pare_exchange *x)
+{
+    pare_exchange_refuse(x, PARE_HTTP_TOO_LARGE,
+                         "%s: the body is larger than the %d bytes that are taken", x->path,
+                         PARE_API_MOST_BODY);
+}
+
+static void answer(call *c, const struct route *route)
+{
+    if (route->answer != infer && c->x->bytes > PARE_API_MOST_BODY)
+        pare_api_refuse_size(c->x);
+    else
+        route->answer(c);
+}
+
 void pare_api_answer(pare_api *api, pare_exchange *x, const char *path, const char *model,
                      const char *version, const char *region)
 {
@@ -405,7 +420,7 @@ void pare_api_answer(pare_api *api, pare_exchange *x, const char *path, const ch
     }
     *c = (call){.api = api, .x = x, .model = model, .version = version, .region = region};
     while (strcmp(route->path, path) != 0) route++;
-    route->answer(c);
+    answer(c, route);
 }
 
 void pare_api_handle(pare_api *api, pare_exchange *x)
@@ -420,7 +435,7 @@ void pare_api_handle(pare_api *api, pare_exchange *x)
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (!match(c, routes[i].path, x->path + (*x->path == '/'))) continue;
         if (!strcmp(routes[i].method, method)) {
-            routes[i].answer(c);
+            answer(c, &routes[i]);
             return;
         }
         x->reply.allow = routes[i].method;

@@ -6,6 +6,10 @@
 
 #include "tools/serve/repository.h"
 
+/* Bytes of a body that is no request for inference, at most: what is parsed takes many times as
+   many. */
+enum { PARE_API_MOST_BODY = 1 << 20 };
+
 typedef struct pare_api {
     pare_repository *repository;
     pare_regions *regions; /* shared memory that clients registered; NULL: it is not served */
@@ -18,6 +22,8 @@ typedef struct pare_api {
 bool pare_api_admit(const pare_api *api, pare_exchange *x);
 /* Makes the exchange's reply, now or later, by this thread or another. */
 void pare_api_handle(pare_api *api, pare_exchange *x);
+/* Makes the reply to a body of more than PARE_API_MOST_BODY. */
+void pare_api_refuse_size(pare_exchange *x);
 
 /* The same for a transport without paths: `path` is that of a row of the table of routes, as in
    "v2/models/{m}/config"; the others fill it, or are NULL, and last as long as the exchange. */

@@ -16,7 +16,6 @@ void pare_exchange_init(pare_exchange *x, const pare_ctx *parent)
 void pare_exchange_free(pare_exchange *x)
 {
     pare_exchange_drop_body(x);
-    pare_arena_free(&x->arena);
     free(x->reply.body);
 }
 
@@ -26,21 +25,30 @@ void pare_exchange_drop_body(pare_exchange *x)
     x->holds = 0;
     free(x->unpacked);
     x->unpacked = NULL;
+    pare_arena_free(&x->arena);
     x->body = "";
     x->bytes = 0;
 }
 
 bool pare_exchange_hold(pare_exchange *x, size_t bytes)
 {
-    if (!x->held) return true;
+    if (!x->held || !bytes) return true;
     if (__atomic_add_fetch(x->held, bytes, __ATOMIC_RELAXED) <= x->most_held) {
         x->holds += bytes;
         return true;
     }
     (void)__atomic_fetch_sub(x->held, bytes, __ATOMIC_RELAXED);
     x->reply.retry_after = 1;
-    (void)PARE_FAIL(&x->ctx, MEMORY, "requests of %zu bytes are waiting already", x->most_held);
+    (void)PARE_FAIL(&x->ctx, MEMORY, "requests and replies of %zu bytes are waiting already",
+                    x->most_held);
     return false;
+}
+
+void pare_exchange_hold_reply(pare_exchange *x)
+{
+    if (!x->held) return;
+    (void)__atomic_fetch_add(x->held, x->reply.bytes, __ATOMIC_RELAXED);
+    x->holds += x->reply.bytes;
 }
 
 void pare_exchange_let_go(pare_exchange *x, size_t bytes)

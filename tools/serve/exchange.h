@@ -35,7 +35,7 @@ typedef struct pare_exchange_form pare_exchange_form; /* protocol.h */
 typedef struct pare_exchange pare_exchange;
 struct pare_exchange {
     pare_ctx ctx;
-    pare_arena arena; /* ends with the exchange */
+    pare_arena arena; /* ends with the body */
     const char *method, *path;
     const char *json_bytes; /* the header Inference-Header-Content-Length; NULL: not given */
     const char *encoding;   /* Content-Encoding; NULL: not given */
@@ -65,15 +65,17 @@ void pare_exchange_init(pare_exchange *x, const pare_ctx *parent);
 /* The reply's body, too. */
 void pare_exchange_free(pare_exchange *x);
 /* Counts bytes of memory that came for the request. False: there would be too many; the context
-   says so, and the reply is to be tried again. */
+   says so, and the reply is to be tried again. No bytes are never too many. */
 bool pare_exchange_hold(pare_exchange *x, size_t bytes);
 /* So many of them count no longer: that memory went. */
 void pare_exchange_let_go(pare_exchange *x, size_t bytes);
 /* So many of them are no longer this one's: who has them takes them off the counter that is
    returned when they go. NULL: they are not counted. */
 size_t *pare_exchange_hand_over(pare_exchange *x, size_t bytes);
-/* None counts any longer, for the body goes: the reply is made. */
+/* None counts any longer, for the body and what the arena holds go: the reply is made. */
 void pare_exchange_drop_body(pare_exchange *x);
+/* Counts the reply's bytes until the exchange ends, where they are too many, too: it is made. */
+void pare_exchange_hold_reply(pare_exchange *x);
 
 /* Does no one wait for it any more, or for the request that it is a step of? Any thread. */
 bool pare_exchange_is_gone(const pare_exchange *x);

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,4 +48,17 @@ pare_status pare_listen(pare_ctx *ctx, int *fd, const char *host, int port, int 
     freeaddrinfo(list);
     if (*fd < 0) return PARE_FAIL(ctx, IO, "%s port %d: %s", host, port, strerror(errno));
     return read_port(ctx, *fd, host, bound);
+}
+
+unsigned pare_listen_most(void)
+{
+    enum { MOST = 16384 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) return 512;
+    if (limit.rlim_cur < limit.rlim_max) {
+        const struct rlimit all = {limit.rlim_max, limit.rlim_max};
+        if (!setrlimit(RLIMIT_NOFILE, &all)) limit = all;
+    }
+    const rlim_t half = limit.rlim_cur / 2;
+    return half < MOST ? (unsigned)half : MOST;
 }

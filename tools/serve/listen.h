@@ -9,4 +9,9 @@
    that is free; *bound is the one it has. PARE_IO: it cannot. */
 PARE_NODISCARD pare_status pare_listen(pare_ctx *ctx, int *fd, const char *host, int port,
                                        int *bound);
+
+/* How many descriptors the connections of a transport may take: half of what this process may have,
+   so that there is room for another's and for files. Raises the process's own limit to the one that
+   it is given. */
+unsigned pare_listen_most(void);
 #endif

@@ -15,6 +15,8 @@ enum {
     MOST_STREAMED = 128 /* messages of a stream that are not answered yet; more are not read */
 };
 
+static const char ending[] = "the server is about to end";
+
 typedef struct message message;
 
 /* A call, until the last of what it waits for has come. */
@@ -38,6 +40,7 @@ typedef struct call {
     message *first, **last; /* replies to send; the first is being sent */
     int under_way;          /* messages that are not answered */
     bool reads, has_all, is_over;
+    bool is_late; /* a message came after the server was closed */
 } call;
 
 /* A message and its reply. */
@@ -49,6 +52,7 @@ struct message {
     char *block;                /* the body's memory; NULL: it is in `received` */
     grpc_byte_buffer *received; /* NULL: the body was copied */
     grpc_byte_buffer *reply;
+    size_t unread; /* bytes of this reply that count as such */
     pare_grpc_event sent;
 };
 
@@ -73,7 +77,8 @@ static void release(call *c)
     lib->grpc_metadata_array_destroy(&c->metadata);
     (void)pthread_mutex_destroy(&c->lock);
     free(c->authorization);
-    free(c);
+    pare_free(c);
+    if (atomic_exchange(&grpc->lacks, false)) pare_grpc_expect_call(grpc);
     atomic_fetch_sub(&grpc->calls, 1);
 }
 
@@ -112,6 +117,7 @@ static void message_free(message *m)
     const pare_grpc_library *lib = &m->call->grpc->lib;
     if (m->received) lib->grpc_byte_buffer_destroy(m->received);
     if (m->reply) lib->grpc_byte_buffer_destroy(m->reply);
+    atomic_fetch_sub(&m->call->grpc->unread, m->unread);
     pare_exchange_free(&m->q.x);
     free(m->block);
     free(m);
@@ -169,14 +175,34 @@ static void send_in_turn(message *m)
     (void)pthread_mutex_unlock(&c->lock);
 }
 
+/* Counts a reply until it is sent. False: clients leave too many unread. Refusals, and replies to
+   what is no inference, are small. */
+static bool hold_reply(message *m)
+{
+    pare_exchange *x = &m->q.x;
+    pare_grpc *grpc = m->call->grpc;
+    if (x->reply.code != PARE_HTTP_OK || !pare_grpc_method_infers(m->q.method)) return true;
+    m->unread = x->reply.bytes;
+    if (atomic_fetch_add(&grpc->unread, m->unread) < (size_t)grpc->options.pending) return true;
+    atomic_fetch_sub(&grpc->unread, m->unread);
+    m->unread = 0;
+    return false;
+}
+
 static void on_done(pare_exchange *x)
 {
     message *m = (message *)(void *)x;
     pare_grpc *grpc = m->call->grpc;
+    if (!hold_reply(m)) {
+        pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE, "replies of %lld bytes are not read yet",
+                             (long long)grpc->options.pending);
+        return;
+    }
     const int code = pare_grpc_request_finish(&m->q);
     atomic_fetch_add(&grpc->sending, 1);
     atomic_fetch_add(&grpc->unsent, 1);
     pare_exchange_drop_body(x);
+    pare_exchange_hold_reply(x);
     if (m->received) grpc->lib.grpc_byte_buffer_destroy(m->received);
     m->received = NULL;
     free(m->block);
@@ -207,7 +233,7 @@ static void go_on(call *c)
     }
     if (!c->has_all || c->under_way || c->is_over) return;
     c->is_over = true;
-    end(c, false, PARE_GRPC_OK, "");
+    end(c, false, c->is_late ? PARE_GRPC_UNAVAILABLE : PARE_GRPC_OK, c->is_late ? ending : "");
 }
 
 static void on_sent(void *user, bool ok)
@@ -288,18 +314,47 @@ static void handle(message *m, grpc_byte_buffer *buffer)
 {
     pare_exchange *x = &m->q.x;
     pare_grpc *grpc = m->call->grpc;
-    atomic_fetch_add(&grpc->answering, 1); /* before it looks whether that is too late */
-    atomic_fetch_add(&grpc->seen, 1);
     if (!pare_exchange_hold(x, grpc->lib.grpc_byte_buffer_length(buffer))) {
         m->received = buffer;
         pare_exchange_fail(x, PARE_HTTP_UNAVAILABLE);
     } else if (!take_message(m, buffer)) {
         pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE, "out of memory for a request");
-    } else if (atomic_load(&grpc->closed)) {
-        pare_exchange_refuse(x, PARE_HTTP_UNAVAILABLE, "the server is about to end");
     } else {
         pare_grpc_request_handle(&m->q, grpc->options.api);
     }
+}
+
+/* Counts a message as one that is answered. False: the server was closed before, and it is not. */
+static bool is_in_time(pare_grpc *grpc)
+{
+    atomic_fetch_add(&grpc->seen, 1);
+    if (atomic_load(&grpc->closed)) return false;
+    atomic_fetch_add(&grpc->answering, 1); /* before it looks whether that is too late */
+    if (!atomic_load(&grpc->closed)) return true;
+    atomic_fetch_sub(&grpc->answering, 1);
+    return false;
+}
+
+/* The message that has come; NULL: none will, or it is not answered. */
+static message *admit_message(call *c, bool came)
+{
+    if (!came) return NULL;
+    c->is_late = !is_in_time(c->grpc);
+    if (c->is_late) return NULL;
+    message *m = message_new(c);
+    if (!m) atomic_fetch_sub(&c->grpc->answering, 1);
+    return m;
+}
+
+/* Ends a call, of one message, that has no reply. */
+static void end_unanswered(call *c, bool came)
+{
+    if (c->is_late)
+        end(c, true, PARE_GRPC_UNAVAILABLE, ending);
+    else if (came)
+        end(c, true, PARE_GRPC_UNAVAILABLE, "out of memory for a request");
+    else
+        end(c, true, PARE_GRPC_INVALID_ARGUMENT, "the call has no message");
 }
 
 /* A message has come, or none will. */
@@ -307,8 +362,9 @@ static void on_received(void *user, bool ok)
 {
     call *c = user;
     grpc_byte_buffer *buffer = c->received;
+    const bool came = ok && buffer;
     c->received = NULL;
-    message *m = ok && buffer ? message_new(c) : NULL;
+    message *m = admit_message(c, came);
     if (c->streams) {
         (void)pthread_mutex_lock(&c->lock);
         c->reads = false;
@@ -317,8 +373,7 @@ static void on_received(void *user, bool ok)
         go_on(c);
         (void)pthread_mutex_unlock(&c->lock);
     } else if (!m) {
-        end(c, true, buffer ? PARE_GRPC_UNAVAILABLE : PARE_GRPC_INVALID_ARGUMENT,
-            buffer ? "out of memory for a request" : "the call has no message");
+        end_unanswered(c, came);
     }
     if (m)
         handle(m, buffer);
@@ -399,11 +454,11 @@ static void on_arrived(void *user, bool ok)
     release(c);
 }
 
-/* Asks for the next call. Where memory is out none is asked for, and calls wait. */
-void pare_grpc_expect_call(pare_grpc *grpc)
+/* A call that has not come; NULL: memory is out. */
+static call *call_new(pare_grpc *grpc)
 {
-    call *c = calloc(1, sizeof *c);
-    if (!c) return;
+    call *c = pare_alloc(&grpc->ctx, 1, sizeof *c);
+    if (!c) return NULL;
     atomic_fetch_add(&grpc->calls, 1);
     c->grpc = grpc;
     c->last = &c->first;
@@ -415,9 +470,20 @@ void pare_grpc_expect_call(pare_grpc *grpc)
     grpc->lib.grpc_call_details_init(&c->details);
     grpc->lib.grpc_metadata_array_init(&c->metadata);
     atomic_init(&c->references, 1);
-    if (grpc->lib.grpc_server_request_call(grpc->server, &c->call, &c->details, &c->metadata,
-                                           grpc->queue, grpc->queue, &c->arrives) != GRPC_CALL_OK)
-        release(c);
+    return c;
+}
+
+/* The one that tries it is there itself, so that one always ends later. */
+void pare_grpc_expect_call(pare_grpc *grpc)
+{
+    call *c = call_new(grpc);
+    if (c &&
+        grpc->lib.grpc_server_request_call(grpc->server, &c->call, &c->details, &c->metadata,
+                                           grpc->queue, grpc->queue, &c->arrives) == GRPC_CALL_OK)
+        return;
+    if (c) release(c);
+    pare_ctx_clear(&grpc->ctx);
+    atomic_store(&grpc->lacks, true);
 }
 
 #else

@@ -4,7 +4,7 @@
 #ifdef PARE_GRPC
 
 #include "runtime/base/clock.h"
-#include "tools/serve/grpc/call.h"
+#include "tools/serve/grpc/accept.h"
 #include "tools/serve/listen.h"
 
 #include <limits.h>
@@ -70,16 +70,18 @@ static void make_server(pare_grpc *grpc)
 }
 
 /* The library does not say why an address cannot be had: it is tried before. */
-static pare_status try_address(pare_grpc *grpc)
+static pare_status take_address(pare_grpc *grpc)
 {
-    int fd;
     const pare_grpc_options *o = &grpc->options;
-    const pare_status st = pare_listen(&grpc->ctx, &fd, o->host, o->port, &grpc->port);
-    if (fd >= 0) close(fd);
-    return st;
+    PARE_TRY(pare_listen(&grpc->ctx, &grpc->listener, o->host, o->port, &grpc->port));
+    if (!o->certificate) return PARE_OK;
+    close(grpc->listener);
+    grpc->listener = -1;
+    return PARE_OK;
 }
 
-static pare_status listen_on(pare_grpc *grpc)
+/* With TLS the library listens: it takes no connection that another accepted. */
+static pare_status let_listen(pare_grpc *grpc)
 {
     char address[512];
     const pare_grpc_library *lib = &grpc->lib;
@@ -87,29 +89,27 @@ static pare_status listen_on(pare_grpc *grpc)
     const bool is_v6 = strchr(o->host, ':') != NULL;
     grpc_ssl_pem_key_cert_pair pair = {o->key, o->certificate};
     grpc_server_credentials *secret =
-        o->certificate ? lib->grpc_ssl_server_credentials_create(NULL, &pair, 1, 0, NULL)
-                       : lib->grpc_insecure_server_credentials_create();
+        lib->grpc_ssl_server_credentials_create(NULL, &pair, 1, 0, NULL);
     snprintf(address, sizeof address, "%s%s%s:%d", is_v6 ? "[" : "", o->host, is_v6 ? "]" : "",
              grpc->port);
     const int port = secret ? lib->grpc_server_add_http2_port(grpc->server, address, secret) : 0;
     if (secret) lib->grpc_server_credentials_release(secret);
     if (port) return PARE_OK;
-    if (o->certificate)
-        return PARE_FAIL(&grpc->ctx, INPUT,
-                         "the certificate and the key cannot be used; expected PEM, and the key "
-                         "of the certificate");
-    return PARE_FAIL(&grpc->ctx, IO, "%s port %d: gRPC cannot listen", o->host, grpc->port);
+    return PARE_FAIL(&grpc->ctx, INPUT,
+                     "the certificate and the key cannot be used; expected PEM, and the key "
+                     "of the certificate");
 }
 
 static pare_status start(pare_grpc *grpc)
 {
-    PARE_TRY(try_address(grpc));
+    PARE_TRY(take_address(grpc));
     PARE_TRY(pare_grpc_library_open(&grpc->ctx, &grpc->lib));
     grpc->lib.gpr_set_log_function(be_quiet);
     grpc->lib.grpc_init();
     make_server(grpc);
-    PARE_TRY(listen_on(grpc));
+    if (grpc->options.certificate) PARE_TRY(let_listen(grpc));
     grpc->lib.grpc_server_start(grpc->server);
+    if (!grpc->options.certificate) PARE_TRY(pare_grpc_accept_start(grpc));
     if (pthread_create(&grpc->thread, NULL, grpc_main, grpc))
         return PARE_FAIL(&grpc->ctx, MEMORY, "no thread for gRPC");
     grpc->is_running = true;
@@ -131,6 +131,7 @@ pare_status pare_grpc_open(pare_ctx *ctx, pare_grpc **out, const pare_grpc_optio
     pare_ctx_child(&grpc->ctx, ctx);
     grpc->ctx.interrupted = NULL; /* requests are answered after the first signal, too */
     grpc->options = *options;
+    grpc->listener = -1;
     grpc->shutdown = (pare_grpc_event){on_shutdown, grpc};
     const pare_status st = start(grpc);
     if (st == PARE_OK) {
@@ -152,8 +153,8 @@ static void sleep_ms(int ms)
     nanosleep(&time, NULL);
 }
 
-/* Waits until all are answered, and none has come for a while. Replies that are only sent are
-   waited for as long as a client may be slow. */
+/* Waits until all that came in time are answered, and none has come for a while, or for BUSY.
+   Replies that are only sent are waited for as long as a client may be slow. */
 static void await_quiet(pare_grpc *grpc)
 {
     const double start = pare_seconds();
@@ -181,6 +182,7 @@ static bool await_end(pare_grpc *grpc)
 /* Clients are told, and calls end; streams on which nothing happens are ended. */
 static void shut_down(pare_grpc *grpc)
 {
+    pare_grpc_accept_stop(grpc);
     grpc->lib.grpc_server_shutdown_and_notify(grpc->server, grpc->queue, &grpc->shutdown);
     while (atomic_load(&grpc->answering)) sleep_ms(1);
     if (!await_end(grpc)) grpc->lib.grpc_server_cancel_all_calls(grpc->server);
@@ -200,6 +202,7 @@ void pare_grpc_close(pare_grpc *grpc)
 {
     if (!grpc) return;
     const pare_grpc_library *lib = &grpc->lib;
+    pare_grpc_accept_stop(grpc);
     while (atomic_load(&grpc->sending)) sleep_ms(1);
     if (grpc->server && !grpc->is_running) { /* it was not started */
         lib->grpc_server_shutdown_and_notify(grpc->server, grpc->queue, &grpc->shutdown);

@@ -12,7 +12,7 @@ typedef struct pare_grpc_options {
     const char *host;              /* address or name to listen on */
     int port;                      /* 0: any that is free */
     int64_t limit;                 /* bytes of a message at most */
-    int64_t pending;               /* bytes of all that are not answered yet */
+    int64_t pending;               /* bytes of requests and replies on their way */
     size_t *held;                  /* they are counted here, atomically */
     const char *certificate, *key; /* PEM text, with which TLS is spoken; NULL: it is not */
     pare_api *api;
@@ -24,8 +24,8 @@ PARE_NODISCARD pare_status pare_grpc_open(pare_ctx *ctx, pare_grpc **out,
                                           const pare_grpc_options *options);
 /* The port that it listens on. */
 int pare_grpc_port(const pare_grpc *grpc);
-/* Answers what has come, and refuses what comes as unavailable, for 5 s at most; then ends
-   connections and streams. NULL is fine. */
+/* Answers what has come, and ends the calls of what comes as unavailable, for 5 s at most, whatever
+   clients go on sending; then ends connections and streams. NULL is fine. */
 void pare_grpc_drain(pare_grpc *grpc);
 /* After pare_grpc_drain. NULL is fine. */
 void pare_grpc_close(pare_grpc *grpc);

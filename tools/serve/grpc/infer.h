@@ -17,9 +17,11 @@ PARE_NODISCARD pare_status pare_grpc_names_read(pare_arena *arena, pare_grpc_nam
                                                 const char *data, size_t bytes);
 
 /* Tensors of numbers in raw_input_contents, and all strings, are borrowed from the message; all
-   else lives in the arena. PARE_INPUT with a message that names the tensor. */
-PARE_NODISCARD pare_status pare_grpc_infer_read(pare_arena *arena, pare_infer_request *out,
-                                                const char *data, size_t bytes);
+   else lives in the arena. What typed contents take there counts for the exchange; NULL: nowhere.
+   PARE_INPUT with a message that names the tensor. PARE_MEMORY, too, where they are too many. */
+PARE_NODISCARD pare_status pare_grpc_infer_read(pare_arena *arena, pare_exchange *x,
+                                                pare_infer_request *out, const char *data,
+                                                size_t bytes);
 
 /* Where the first tensor of raw_input_contents begins, as far as the first bytes of a message tell;
    0: they do not. */

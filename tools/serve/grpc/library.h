@@ -9,6 +9,7 @@
 
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>
+#include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/log.h>
@@ -39,6 +40,7 @@
     F(grpc_resource_quota_create)                                                                  \
     F(grpc_resource_quota_resize)                                                                  \
     F(grpc_resource_quota_unref)                                                                   \
+    F(grpc_server_add_channel_from_fd)                                                             \
     F(grpc_server_add_http2_port)                                                                  \
     F(grpc_server_cancel_all_calls)                                                                \
     F(grpc_server_create)                                                                          \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/serve/grpc/methods.h"
 
+#include "formats/wire.h"
 #include "runtime/base/clock.h"
 #include "tools/serve/http/encoding.h"
 #include "tools/serve/grpc/grpc.pb-c.h"
@@ -78,11 +79,16 @@ const pare_grpc_method *pare_grpc_method_find(const char *path, size_t bytes)
 
 bool pare_grpc_method_streams(const pare_grpc_method *method) { return method->kind == STREAM; }
 
+bool pare_grpc_method_infers(const pare_grpc_method *method)
+{
+    return method->kind == INFER || method->kind == STREAM;
+}
+
 /* --- the exchange's form --- */
 
 static pare_status read_request(pare_exchange *x, pare_infer_request *out)
 {
-    return pare_grpc_infer_read(&x->arena, out, x->body, x->bytes);
+    return pare_grpc_infer_read(&x->arena, x, out, x->body, x->bytes);
 }
 
 static pare_status write_result(pare_exchange *x, const pare_infer_result *result)
@@ -169,11 +175,26 @@ static void infer(pare_grpc_request *q, pare_api *api)
     answer(q, api, names.model, names.version);
 }
 
+enum { MOST_FIELDS = 1024 };
+
+/* What is made of a field takes many times its bytes. Damage is found later. */
+static pare_status check_fields(pare_exchange *x)
+{
+    pare_wire_field field;
+    const uint8_t *at = (const uint8_t *)x->body, *end = at + x->bytes;
+    for (int i = 0; at < end && !pare_wire_next(&at, end, &field); i++)
+        if (i == MOST_FIELDS)
+            return PARE_FAIL(&x->ctx, INPUT,
+                             "the request has more than the %d fields that are read", MOST_FIELDS);
+    return PARE_OK;
+}
+
 /* The body becomes that of HTTP, in the arena. */
 static pare_status read_object(pare_grpc_request *q, const char **name, const char **version)
 {
     pare_exchange *x = &q->x;
     json_t *object;
+    PARE_TRY(check_fields(x));
     PARE_TRY(pare_message_to_json(&x->ctx, &object, q->method->request, x->body, x->bytes));
     const char *model = text_of(object, "model_name");
     *name = pare_arena_strdup(&x->arena, model ? model : text_of(object, "name"));
@@ -189,6 +210,10 @@ static pare_status read_object(pare_grpc_request *q, const char **name, const ch
 static void ask(pare_grpc_request *q, pare_api *api)
 {
     const char *name, *version;
+    if (q->x.bytes > PARE_API_MOST_BODY) {
+        pare_api_refuse_size(&q->x);
+        return;
+    }
     pare_status st = read_object(q, &name, &version);
     if (st == PARE_OK && !name && q->method->subject == ONE_REGION)
         st = PARE_FAIL(&q->x.ctx, INPUT, "the request: no 'name'");
@@ -203,7 +228,7 @@ void pare_grpc_request_handle(pare_grpc_request *q, pare_api *api)
     const pare_status st = pare_encoding_decode(&q->x);
     if (st != PARE_OK)
         pare_exchange_fail(&q->x, pare_reply_code(st));
-    else if (q->method->kind == INFER || q->method->kind == STREAM)
+    else if (pare_grpc_method_infers(q->method))
         infer(q, api);
     else
         ask(q, api);

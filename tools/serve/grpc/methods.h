@@ -24,6 +24,8 @@ typedef struct pare_grpc_method pare_grpc_method;
 const pare_grpc_method *pare_grpc_method_find(const char *path, size_t bytes);
 /* Does it take and give any number of messages? */
 bool pare_grpc_method_streams(const pare_grpc_method *method);
+/* Are its messages requests for inference, which may be large, and their replies, too? */
+bool pare_grpc_method_infers(const pare_grpc_method *method);
 
 /* A message and its reply. */
 typedef struct pare_grpc_request {

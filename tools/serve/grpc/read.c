@@ -8,10 +8,13 @@
 /* Fields of ModelInferRequest. */
 enum { MODEL = 1, VERSION, ID, PARAMETERS, INPUTS, OUTPUTS, RAW };
 
+enum { MOST_PARAMETERS = 1024 /* of the request, an input or an output */ };
+
 /* A request while it is read. */
 typedef struct reader {
     pare_arena *arena;
     pare_ctx *ctx;
+    pare_exchange *x; /* for which memory counts; NULL: it does not */
     const uint8_t *at, *end;
     pare_wire_field field; /* the last one */
 } reader;
@@ -41,10 +44,11 @@ static pare_status expect(reader *r, const char *what, pare_wire_type type)
                      r->field.number);
 }
 
-/* A text without NUL, copied. */
+/* A text without NUL, copied once. */
 static pare_status read_text(reader *r, const char *what, const char *key, const char **out)
 {
     PARE_TRY(expect(r, what, PARE_WIRE_BYTES));
+    if (*out) return PARE_FAIL(r->ctx, INPUT, "%s: '%s' is given twice", what, key);
     if (r->field.size && memchr(r->field.data, 0, r->field.size))
         return PARE_FAIL(r->ctx, INPUT, "%s: '%s' is not a text", what, key);
     *out = pare_arena_strndup(r->arena, (const char *)r->field.data, r->field.size);
@@ -56,6 +60,7 @@ static pare_status enter(reader *r, const char *what, reader *inner)
 {
     PARE_TRY(expect(r, what, PARE_WIRE_BYTES));
     *inner = reader_of(r->arena, r->field.data, r->field.size);
+    inner->x = r->x;
     return PARE_OK;
 }
 
@@ -101,13 +106,13 @@ static pare_status read_entry(reader *r, const char *what, json_t *out)
 {
     bool more;
     reader entry;
-    const char *key = "";
+    const char *key = NULL;
     PARE_TRY(enter(r, what, &entry));
     for (;;) {
         PARE_TRY(next(&entry, what, &more));
         if (!more) return PARE_OK;
         if (entry.field.number == 1) PARE_TRY(read_text(&entry, what, "key", &key));
-        if (entry.field.number == 2) PARE_TRY(read_value(&entry, what, key, out));
+        if (entry.field.number == 2) PARE_TRY(read_value(&entry, what, key ? key : "", out));
     }
 }
 
@@ -120,6 +125,9 @@ static pare_status read_parameters(reader r, const char *what, uint32_t number, 
     pare_status st = PARE_OK;
     *out = NULL;
     if (!count) return PARE_OK;
+    if (count > MOST_PARAMETERS)
+        return PARE_FAIL(r.ctx, INPUT, "%s: %d parameters, at most %d are read", what, count,
+                         MOST_PARAMETERS);
     json_t *all = json_object();
     if (!all) return PARE_FAIL(r.ctx, MEMORY, "out of memory for a request");
     while ((st = next(&r, what, &more)) == PARE_OK && more)
@@ -223,6 +231,7 @@ static pare_status read_contents(reader r, const char *what, int64_t count, pare
     if (count > r.end - r.at) /* each takes a byte at least: no room is made for more */
         return PARE_FAIL(r.ctx, INPUT, "%s: 'contents' has fewer than the %lld elements of 'shape'",
                          what, (long long)count);
+    if (r.x && !pare_exchange_hold(r.x, t->bytes)) return PARE_MEMORY;
     t->data = f.data = pare_arena_alloc(r.arena, t->bytes, 1);
     if (!f.data) return PARE_MEMORY;
     for (;;) {
@@ -465,12 +474,13 @@ static pare_status read_lists(reader r, pare_infer_request *out)
     }
 }
 
-pare_status pare_grpc_infer_read(pare_arena *arena, pare_infer_request *out, const char *data,
-                                 size_t bytes)
+pare_status pare_grpc_infer_read(pare_arena *arena, pare_exchange *x, pare_infer_request *out,
+                                 const char *data, size_t bytes)
 {
     counts n = {0};
     json_t *parameters;
-    const reader r = reader_of(arena, data, bytes);
+    reader r = reader_of(arena, data, bytes);
+    r.x = x;
     *out = (pare_infer_request){.binary = true};
     PARE_TRY(count_fields(r, &n));
     PARE_TRY(pare_infer_request_lists(arena, out, (size_t)n.inputs, (size_t)n.outputs));
@@ -490,14 +500,17 @@ pare_status pare_grpc_names_read(pare_arena *arena, pare_grpc_names *out, const 
     *out = (pare_grpc_names){0};
     for (bool more;;) {
         PARE_TRY(next(&r, "the request", &more));
-        if (!more) return PARE_OK;
+        if (!more) break;
         const char **to = r.field.number == MODEL     ? &out->model
                           : r.field.number == VERSION ? &out->version
                           : r.field.number == ID      ? &out->id
                                                       : NULL;
         if (to) PARE_TRY(read_text(&r, "the request", "model_name, model_version or id", to));
-        if (to && !**to) *to = NULL;
     }
+    if (out->model && !*out->model) out->model = NULL;
+    if (out->version && !*out->version) out->version = NULL;
+    if (out->id && !*out->id) out->id = NULL;
+    return PARE_OK;
 }
 
 size_t pare_grpc_first_tensor(const char *data, size_t bytes)

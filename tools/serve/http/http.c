@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@ enum {
     POOL = 96 << 10, /* bytes of a connection's buffers: large bodies come in large pieces, and the
                          library writes zeros over all of it after each request */
     MOST_CONNECTIONS = 8192,
+    FILES = 32,         /* descriptors that are no connections */
     IDLE_SECONDS = 600, /* a connection on which nothing happens is closed */
     QUIET_MS = 300,     /* draining ends when no request came for so long */
     SLOW_SECONDS = 30, /* a request that still comes after so long, or a reply that is still sent so
@@ -173,6 +173,7 @@ static enum MHD_Result send_reply(request *q)
 {
     struct MHD_Response *response = response_new(q);
     pare_exchange_drop_body(&q->x);
+    pare_exchange_hold_reply(&q->x);
     free(q->block);
     q->block = NULL;
     count_as(q, &q->http->sending);
@@ -264,10 +265,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 /* As many connections as descriptors allow, with some left for files. */
 static unsigned most_connections(void)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit)) return 512;
-    const rlim_t most = limit.rlim_cur > 128 ? limit.rlim_cur - 64 : 64;
-    return most < MOST_CONNECTIONS ? (unsigned)most : MOST_CONNECTIONS;
+    const unsigned half = pare_listen_most();
+    const unsigned most = half > 2 * FILES ? half - FILES : FILES;
+    return most < MOST_CONNECTIONS ? most : MOST_CONNECTIONS;
 }
 
 static pare_status start(pare_http *http)

@@ -13,7 +13,7 @@ typedef struct pare_http_options {
     int port;                      /* 0: any that is free */
     int threads;                   /* that read requests and write replies */
     int64_t limit;                 /* bytes of a request's body at most */
-    int64_t pending;               /* bytes of all that are not answered yet */
+    int64_t pending;               /* bytes of requests and replies on their way */
     size_t *held;                  /* they are counted here, atomically */
     const char *certificate, *key; /* PEM text, with which TLS is spoken; NULL: it is not */
     /* Called by any of the threads. Is the request taken, whose body has not been read? Else it
