@@ -427,7 +427,7 @@ static void states_count_as_what_requests_hold(void **state)
     take(send_step(d, 1, 0, true, false), &r);
     assert_int_equal(held, WIDE * sizeof(float));
     fails(send_step(d, 2, 0, true, false), 503,
-          "model 'cell': state 'state': requests of 24 bytes are waiting already");
+          "model 'cell': state 'state': requests and replies of 24 bytes are waiting already");
     take(send_step(d, 1, 1, false, false), &r);
     assert_int_equal(held, WIDE * sizeof(float));
     take(send_step(d, 1, 2, false, true), &r);
@@ -437,7 +437,7 @@ static void states_count_as_what_requests_hold(void **state)
         cache_gives(d, step, 200, "");
         assert_int_equal(held, step * 2 * sizeof(float));
     }
-    cache_gives(d, 4, 503, "requests of 24 bytes are waiting already");
+    cache_gives(d, 4, 503, "requests and replies of 24 bytes are waiting already");
     await_none(d, "cache");
     assert_int_equal(held, 0);
 }
