@@ -30,7 +30,7 @@ static void the_first_folder_that_has_it_serves(void **state)
         assert_int_equal(function(), number++);                                                    \
     }
     PARE_BLAS_FUNCTIONS(CHECK)
-    assert_int_equal(number, 121);
+    assert_int_equal(number, 123);
     pare_blas_close(b);
 }
 
