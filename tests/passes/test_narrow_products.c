@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { ROWS = 5, DEPTH = 8, COLUMNS = DEPTH, COUNT = ROWS * COLUMNS };
+enum { ROWS = 5, DEPTH = QDQ_WIDTH, COLUMNS = DEPTH, COUNT = ROWS * COLUMNS };
 
 static void cast(graph_case *g, const char *from, const char *to, pare_dtype type)
 {
@@ -115,57 +115,13 @@ static void sums_in_f32_stay(void **state)
     narrow(&g, 5); /* but p2 -> short2 */
 }
 
-/* a -> Softmax -> int8 -> MatMul -> + a */
-static void layer_make(graph_case *g, const char *a, const char *sum)
-{
-    char in[64], m[32], s[32];
-    pare_node *softmax;
-    snprintf(m, sizeof m, "%s_m", sum);
-    snprintf(s, sizeof s, "%s_s", sum);
-    softmax = graph_node(g, "Softmax", a, s);
-    assert_int_equal(pare_node_set_int(softmax, "axis", -1), PARE_OK);
-    snprintf(in, sizeof in, "%s ss z", s);
-    snprintf(s, sizeof s, "%s_q", sum);
-    graph_node(g, "QuantizeLinear", in, s);
-    snprintf(in, sizeof in, "%s ss z", s);
-    snprintf(s, sizeof s, "%s_d", sum);
-    graph_node(g, "DequantizeLinear", in, s);
-    snprintf(in, sizeof in, "%s wd", s);
-    graph_node(g, "MatMul", in, m);
-    snprintf(in, sizeof in, "%s %s", m, a);
-    graph_node(g, "Add", in, sum);
-}
-
-/* An f16 file: a product, and two layers that add to its sum. */
-static void stream_make(graph_case *g)
-{
-    int8_t w[DEPTH * COLUMNS], zero = 0;
-    const float scale = 0.03f, softmax_scale = 1.0f / 127;
-    unsigned seed = 3;
-    graph_open(g, 21);
-    graph_input(g, "x", PARE_f32, 2, (int64_t[]){ROWS, DEPTH});
-    for (int i = 0; i < DEPTH * COLUMNS; i++) w[i] = (int8_t)qdq_noise(&seed, -127, 127);
-    qdq_bytes(g, "w", PARE_s8, 2, (int64_t[]){DEPTH, COLUMNS}, w);
-    qdq_bytes(g, "z", PARE_s8, 0, NULL, &zero);
-    graph_floats(g, "s", 0, NULL, &scale);
-    graph_floats(g, "ss", 0, NULL, &softmax_scale);
-    graph_node(g, "DequantizeLinear", "w s z", "wd");
-    graph_node(g, "QuantizeLinear", "x s z", "q");
-    graph_node(g, "DequantizeLinear", "q s z", "d");
-    graph_node(g, "MatMul", "d wd", "a");
-    layer_make(g, "a", "b");
-    layer_make(g, "b", "c");
-    qdq_shorten(g, "c", "y");
-    graph_output(g, "y");
-}
-
 /* The stream is rounded at each product before products make f16, and after. */
 static void streams_of_residuals_stay(void **state)
 {
     (void)state;
     graph_case g;
     const pare_infer_options options = {.fold = true, .keep_dequantize = true};
-    stream_make(&g);
+    qdq_stream(&g, ROWS);
     assert_int_equal(pare_pass_infer(g.model, &options), PARE_OK);
     assert_int_equal(pare_pass_fuse(g.model, NULL, 0), PARE_OK);
     assert_int_equal(pare_pass_infer(g.model, &options), PARE_OK);
