@@ -2,7 +2,7 @@
 /* A kernel on trial on a device: its runs are captured in a graph, as a net's are, so that launches
    cost what they cost there, and are timed by two events around the graph. Each run of the graph
    has a set of tensors of its own (benchmark_memory.h). A kernel's packed constants exist once:
-   where they are most of what it reads, a graph has one run, so that they are cold, too. */
+   where constants are most of a node's inputs, a graph has one run, so that they are cold, too. */
 #include "runtime/exec/device_benchmark.h"
 
 #include "runtime/base/clock.h"
@@ -67,21 +67,22 @@ static void capture(pare_kernel_benchmark *t)
     pare_ctx_clear(ctx);
 }
 
-static bool mostly_packed(const pare_prep *p)
+/* Of the node, whatever a kernel packs: a graph's launch costs all candidates the same. */
+static bool is_mostly_constant(const pare_prep *p)
 {
-    double packed = 0, all = 0;
+    double constant = 0, all = 0;
     for (int i = 0; i < p->in_count; i++) {
         if (p->in[i].dtype == PARE_NOTYPE) continue;
         const double bytes = (double)pare_view_bytes(&p->in[i]);
         all += bytes;
-        if (p->in[i].data && i < 32 && p->packed >> i & 1) packed += bytes;
+        if (p->in[i].data) constant += bytes;
     }
-    return 2 * packed > all;
+    return 2 * constant > all;
 }
 
 static int launches_of(const pare_kernel_benchmark *t, double seconds)
 {
-    if (mostly_packed(&t->prep)) return 1;
+    if (is_mostly_constant(&t->prep)) return 1;
     return (int)fmax(1, fmin(MOST_LAUNCHES, GRAPH_SECONDS / fmax(seconds, 1e-9)));
 }
 

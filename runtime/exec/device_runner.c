@@ -222,9 +222,20 @@ static pare_status segment_capture(pare_runner *r, pare_segment *s)
     return st != PARE_OK ? st : ended;
 }
 
+/* One step is launched as it is. */
+static bool is_played(const pare_segment *s) { return !s->host && s->count > 1; }
+
+bool pare_runner_device_is_recorded(const pare_runner *r)
+{
+    const pare_runner_device *on = r->device;
+    for (int i = 0; i < on->segment_count; i++)
+        if (is_played(&on->segment[i]) && !on->segment[i].captured) return false;
+    return true;
+}
+
 static pare_status segment_play(pare_runner *r, pare_segment *s)
 {
-    if (s->host || s->count == 1) return pare_runner_steps(r, s->first, s->count);
+    if (!is_played(s)) return pare_runner_steps(r, s->first, s->count);
     if (!s->captured) PARE_TRY(segment_capture(r, s));
     return r->plan->options.device->streams->graph_launch(r->ctx, r->device->stream, s->captured);
 }

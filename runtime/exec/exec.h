@@ -113,6 +113,9 @@ void pare_runner_set_input(pare_runner *runner, int i, const void *data);
 pare_view pare_runner_output(const pare_runner *runner, int i);
 
 PARE_NODISCARD pare_status pare_runner_run(pare_runner *runner);
+/* Has all that runs on a GPU play again been recorded? If not, the next run may record: meanwhile
+   no other thread may free memory of that GPU, which ends a recording. True on the CPU. */
+bool pare_runner_is_recorded(const pare_runner *runner);
 
 /* The two halves of a run. start puts a run's work into the runner's stream and returns; wait
    returns when its outputs are there. Between the two, inputs and outputs are not to be touched;

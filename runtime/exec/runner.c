@@ -416,6 +416,11 @@ pare_status pare_runner_wait(pare_runner *runner)
     return dynamic_run(runner);
 }
 
+bool pare_runner_is_recorded(const pare_runner *runner)
+{
+    return !runner->device || pare_runner_device_is_recorded(runner);
+}
+
 pare_status pare_runner_run(pare_runner *runner)
 {
     PARE_TRY(pare_runner_start(runner));

@@ -86,6 +86,7 @@ PARE_NODISCARD pare_status pare_runner_device_start(pare_runner *runner);
 PARE_NODISCARD pare_status pare_runner_device_wait(pare_runner *runner);
 /* Brings a tensor down, complete, for an observer. */
 PARE_NODISCARD pare_status pare_runner_device_show(pare_runner *runner, pare_view *view);
+bool pare_runner_device_is_recorded(const pare_runner *runner);
 PARE_NODISCARD pare_status pare_runner_device_mark(pare_runner *runner, int at);
 
 /* A run in parts, between which the sums over microbatches are made. The first part brings inputs

@@ -86,10 +86,9 @@ typedef enum pare_kept_weights {
 /* Folds QuantizeLinear/DequantizeLinear around operators into integer nodes of domain pare. */
 PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model, pare_kept_weights kept);
 
-/* An integer product whose f32 result a Cast makes f16 or bf16 makes that type itself (FusedMatMul's
-   `output_dtype`), and reads a residual of it before the Cast that widens it. Products that add its
-   f32 result, and make the same type, add the short one, as the file's operators do; all other
-   numbers are the same. For GPUs, whose kernels do so. */
+/* An integer product whose f32 result is read by a Cast to f16 or bf16 alone makes that type itself
+   (FusedMatMul's `output_dtype`), and reads a residual of it before the Cast that widens it. All
+   numbers stay the same. For GPUs, whose kernels do so. */
 PARE_NODISCARD pare_status pare_pass_narrow_products(pare_model *model);
 
 /* Of a node that only moves or selects elements: does it give the same before QuantizeLinear as

@@ -208,6 +208,24 @@ static void a_misaligned_input_is_refused(void **state)
     teardown(&f);
 }
 
+/* Launches ask for the last error. */
+static void a_free_that_fails_is_forgotten(void **state)
+{
+    (void)state;
+    fixture f;
+    if (!simt_emulated()) skip();
+    setup(&f);
+    for (uint64_t call = 1; call <= 2; call++) { /* before the memory goes */
+        void *memory;
+        assert_int_equal(f.device->backend->alloc(&f.g.ctx, f.device, &memory, 1024), PARE_OK);
+        simt_fail_at(call, cudaErrorUnknown, false);
+        f.device->backend->free(f.device, memory);
+        simt_fail_at(0, 0, false);
+        CUDA_IS(cudaSuccess, cudaGetLastError());
+    }
+    teardown(&f);
+}
+
 static void a_device_without_pools_is_refused(void **state)
 {
     (void)state;
@@ -232,6 +250,7 @@ int main(void)
         device_test(a_grid_past_its_limit_names_the_node),
         device_test(the_host_takes_what_no_kernel_can),
         device_test(a_misaligned_input_is_refused),
+        device_test(a_free_that_fails_is_forgotten),
         device_test(a_device_without_pools_is_refused),
     };
     return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

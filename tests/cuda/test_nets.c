@@ -3,6 +3,7 @@
 #include "formats/onnx.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/exec/exec.h"
+#include "tests/passes/qdq_case.h"
 #include "tests/simt/testing.h"
 
 #include <math.h>
@@ -115,6 +116,44 @@ static void cnn_is_as_on_the_cpu(void **state)
     net_matches("datasets/zoo/cnn.onnx");
 }
 
+enum { ROWS = 5, STREAM = ROWS * QDQ_WIDTH };
+
+/* kept: a tensor to be observed; NULL: none. */
+static void stream_infer(graph_case *g, pare_device *device, const char *kept, float *y)
+{
+    pare_plan *plan;
+    pare_runner *runner;
+    const pare_plan_options options = {
+        .threads = 1, .device = device, .keep = &kept, .keep_count = kept != NULL};
+    if (pare_plan_new(&g->ctx, &plan, g->model, NULL, 0, &options) != PARE_OK ||
+        pare_runner_new(&g->ctx, &runner, plan) != PARE_OK)
+        fail_msg("%s", g->ctx.message);
+    float *x = pare_runner_input(runner, 0).data;
+    for (int i = 0; i < STREAM; i++) x[i] = (float)(i * 37 % 101) / 13 - 4;
+    if (pare_runner_run(runner) != PARE_OK) fail_msg("%s", g->ctx.message);
+    memcpy(y, pare_runner_output(runner, 0).data, STREAM * sizeof *y);
+    pare_runner_free(runner);
+    pare_plan_free(plan);
+}
+
+/* Also while a tensor is observed, where products make f32. */
+static void f16_residuals_are_the_cpus_bytes(void **state)
+{
+    (void)state;
+    graph_case g;
+    pare_device *device;
+    float cpu[STREAM], gpu[STREAM];
+    qdq_stream(&g, ROWS);
+    if (pare_cuda_open(&g.ctx, &device, 0, 0) != PARE_OK) fail_msg("%s", g.ctx.message);
+    stream_infer(&g, NULL, NULL, cpu);
+    stream_infer(&g, device, NULL, gpu);
+    assert_memory_equal(gpu, cpu, sizeof cpu);
+    stream_infer(&g, device, "b", gpu);
+    assert_memory_equal(gpu, cpu, sizeof cpu);
+    device->backend->close(device);
+    graph_close(&g);
+}
+
 static void vit_is_as_on_the_cpu(void **state)
 {
     (void)state;
@@ -133,6 +172,7 @@ int main(void)
     const struct CMUnitTest small[] = {
         device_test(mlp_is_as_on_the_cpu),
         device_test(cnn_is_as_on_the_cpu),
+        device_test(f16_residuals_are_the_cpus_bytes),
     };
     const struct CMUnitTest large[] = {
         device_test(vit_is_as_on_the_cpu),

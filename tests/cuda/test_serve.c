@@ -2,9 +2,11 @@
 /* Models served on the emulated GPU: the same bytes alone and in batches, the processors that
    config.pbtxt chooses, and every call of a run that fails in turn. */
 #include "testing.h"
+#include "formats/onnx.h"
 #include "runtime/exec/exec.h"
 #include "tests/tools/serve_desk.h"
 #include "tests/warnings.h"
+#include "tools/serve/plans.h"
 
 enum { REQUESTS = 40 };
 
@@ -212,6 +214,56 @@ static void memory_that_is_out_is_made(void **state)
     assert_memory_equal(narrow, roomy, sizeof roomy);
 }
 
+/* --- recording --- */
+
+typedef struct watch {
+    pare_gpu *gpu;
+    bool is_held;
+} watch;
+
+static pare_status look(void *user, int64_t item, pare_replica *replica)
+{
+    watch *w = user;
+    (void)item, (void)replica;
+    w->is_held = pthread_mutex_trylock(&w->gpu->making) != 0;
+    if (!w->is_held) (void)pthread_mutex_unlock(&w->gpu->making);
+    return PARE_OK;
+}
+
+/* Must others wait to make and free plans on the GPU while this run is made? */
+static bool runs_alone(pare_plans *plans, pare_replica *replica, pare_gpu *gpu)
+{
+    watch w = {.gpu = gpu};
+    const pare_batch_work work = {.load = look, .user = &w};
+    assert_int_equal(pare_plans_run(plans, replica, &work), PARE_OK);
+    return w.is_held;
+}
+
+/* What was recorded when the plan was made is dropped: the next run records again. */
+static void a_run_that_records_holds_off_who_frees(void **state)
+{
+    desk *d = *state;
+    static const float table[256];
+    const pare_pixels pixels = {.table = table, .channels = 1, .inner = PIXELS, .count = PIXELS};
+    const pare_input_shape shape = {"input", {.rank = 4, .dim = {1, 1, 28, 28}}};
+    pare_model *m;
+    pare_plans *plans;
+    pare_planned *planned;
+    gpus_open(d, true);
+    pare_gpu *gpu = pare_gpus_first(d->gpus);
+    assert_int_equal(pare_onnx_read(&d->ctx, &m, "datasets/zoo/mlp.onnx"), PARE_OK);
+    assert_int_equal(pare_plans_new(&d->ctx, &plans, m, gpu, 1), PARE_OK);
+    assert_int_equal(pare_plans_get(plans, &d->ctx, &planned, &shape, 1), PARE_OK);
+    pare_replica *replica = pare_replicas_at(planned->replicas, 0);
+    assert_false(runs_alone(plans, replica, gpu));
+    assert_int_equal(pare_runner_take_pixels(replica->runner, 0, &pixels), PARE_OK);
+    assert_true(runs_alone(plans, replica, gpu));
+    assert_false(runs_alone(plans, replica, gpu));
+    pare_plans_put(plans, planned);
+    pare_plans_free(plans);
+    pare_model_free(m);
+}
+
 /* --- a GPU that fails --- */
 
 /* Each call of a run fails once: its request is told so or has its bytes, the next has its bytes.
@@ -345,6 +397,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(several_gpus_give_the_same_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(the_other_gpu_runs_what_is_left, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_that_is_out_is_made, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_run_that_records_holds_off_who_frees, setup, teardown),
         cmocka_unit_test_setup_teardown(failed_run_is_told_and_forgotten, setup, teardown),
         cmocka_unit_test_setup_teardown(lost_gpu_makes_its_models_unready, setup, teardown),
         cmocka_unit_test_setup_teardown(lost_gpu_does_not_hold_the_end, setup, teardown),

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -51,6 +52,45 @@ void qdq_shorten(graph_case *g, const char *last, const char *out)
     assert_int_equal(pare_node_set_int(cast, "to", PARE_f16), PARE_OK);
     cast = graph_node(g, "Cast", last, out);
     assert_int_equal(pare_node_set_int(cast, "to", PARE_f32), PARE_OK);
+}
+
+/* sum = MatMul(int8 of Max(a, floor)) + a */
+static void layer_make(graph_case *g, const char *a, const char *sum)
+{
+    static const char *const ops[] = {"Max", "QuantizeLinear", "DequantizeLinear", "MatMul", "Add"};
+    static const char *const others[] = {"floor", "wide z", "wide z", "wd", ""};
+    char in[128], out[64];
+    snprintf(out, sizeof out, "%s", a);
+    for (int i = 0; i < 5; i++) {
+        snprintf(in, sizeof in, "%s %s", out, i == 4 ? a : others[i]);
+        snprintf(out, sizeof out, "%s%s", sum, i == 4 ? "" : ops[i]);
+        graph_node(g, ops[i], in, out);
+    }
+}
+
+void qdq_stream(graph_case *g, int64_t rows)
+{
+    int8_t w[QDQ_WIDTH * QDQ_WIDTH], zero = 0;
+    float floor[QDQ_WIDTH];
+    const float scale = 0.03f, wide = 0.7f;
+    unsigned seed = 3;
+    graph_open(g, 21);
+    graph_input(g, "x", PARE_f32, 2, (int64_t[]){rows, QDQ_WIDTH});
+    for (int i = 0; i < QDQ_WIDTH * QDQ_WIDTH; i++) w[i] = (int8_t)qdq_noise(&seed, -127, 127);
+    for (int i = 0; i < QDQ_WIDTH; i++) floor[i] = (float)-i;
+    qdq_bytes(g, "w", PARE_s8, 2, (int64_t[]){QDQ_WIDTH, QDQ_WIDTH}, w);
+    qdq_bytes(g, "z", PARE_s8, 0, NULL, &zero);
+    graph_floats(g, "floor", 1, (int64_t[]){QDQ_WIDTH}, floor);
+    graph_floats(g, "s", 0, NULL, &scale);
+    graph_floats(g, "wide", 0, NULL, &wide);
+    graph_node(g, "DequantizeLinear", "w s z", "wd");
+    graph_node(g, "QuantizeLinear", "x s z", "q");
+    graph_node(g, "DequantizeLinear", "q s z", "d");
+    graph_node(g, "MatMul", "d wd", "a");
+    layer_make(g, "a", "b");
+    layer_make(g, "b", "c");
+    qdq_shorten(g, "c", "y");
+    graph_output(g, "y");
 }
 
 void qdq_run(graph_case *g, bool reference, const float *x, float *y, int64_t count)

@@ -18,6 +18,11 @@ int qdq_noise(unsigned *seed, int low, int high);
    the tensor that holds `last` in f32. */
 void qdq_shorten(graph_case *g, const char *last, const char *out);
 
+/* An f16 model: a product, and two layers that quantize its sum and add theirs to it. Of what they
+   do each backend gives the same bytes. x, y: (rows, QDQ_WIDTH), f32; "a", "b", "c": the sums. */
+enum { QDQ_WIDTH = 8 };
+void qdq_stream(graph_case *g, int64_t rows);
+
 /* The plan's output, `count` numbers, by the plain kernels of the unfolded graph or as folded. */
 void qdq_run(graph_case *g, bool reference, const float *x, float *y, int64_t count);
 

@@ -12,10 +12,9 @@ struct pare_plans {
     const pare_model *model;
     pare_gpu *gpu; /* NULL: the CPU */
     int instances;
-    pthread_mutex_t own; /* `making` on the CPU */
-    pthread_mutex_t
-        *making; /* of who makes or frees a plan, and of the context; runs do not wait for it */
-    pthread_mutex_t lock; /* of what follows; taken with `making` held, or without */
+    pthread_mutex_t own;     /* `making` on the CPU */
+    pthread_mutex_t *making; /* of who makes or frees a plan or records, and of the context */
+    pthread_mutex_t lock;    /* of what follows; taken with `making` held, or without */
     pare_planned **item;
     size_t count, capacity;
     uint64_t turn;
@@ -69,7 +68,7 @@ static bool serves(const pare_planned *one, const pare_input_shape *shapes, int 
 }
 
 /* The second run is recorded: now, when no one else makes or frees anything on the GPU. Made-up
-   inputs may be wrong for the model; then its first requests record. */
+   inputs may be wrong for the model; then its first requests record (pare_plans_run). */
 static pare_status warm_up(pare_plans *p, const pare_replicas *replicas)
 {
     for (int i = 0; i < pare_replicas_count(replicas); i++) {
@@ -196,6 +195,16 @@ pare_status pare_plans_get(pare_plans *p, pare_ctx *ctx, pare_planned **out,
     if (st != PARE_OK && p->ctx.message[0]) (void)pare_fail(ctx, st, "%s", p->ctx.message);
     pare_ctx_clear(&p->ctx);
     (void)pthread_mutex_unlock(p->making);
+    return st;
+}
+
+pare_status pare_plans_run(pare_plans *p, pare_replica *replica, const pare_batch_work *work)
+{
+    const bool records = !pare_runner_is_recorded(replica->runner);
+    if (records) (void)pthread_mutex_lock(p->making);
+    pare_ctx_clear(&replica->ctx);
+    const pare_status st = pare_replica_run(replica, 0, 1, work);
+    if (records) (void)pthread_mutex_unlock(p->making);
     return st;
 }
 

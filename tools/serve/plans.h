@@ -20,7 +20,8 @@ typedef struct pare_planned {
 } pare_planned;
 
 /* The model is borrowed. gpu NULL: the CPU. On a GPU each replica has a stream of its own and has
-   run twice on made-up inputs, so that its captured graph is there, when a plan is handed out. */
+   run twice on made-up inputs, so that its captured graph is there, when a plan is handed out,
+   unless the model refuses these inputs. */
 PARE_NODISCARD pare_status pare_plans_new(pare_ctx *ctx, pare_plans **out, const pare_model *model,
                                           pare_gpu *gpu, int instances);
 void pare_plans_free(pare_plans *plans); /* no one uses any; or NULL */
@@ -29,6 +30,11 @@ void pare_plans_free(pare_plans *plans); /* no one uses any; or NULL */
    message is in the caller's context. */
 PARE_NODISCARD pare_status pare_plans_get(pare_plans *plans, pare_ctx *ctx, pare_planned **out,
                                           const pare_input_shape *shapes, int count);
+/* Runs once a replica of a plan that the caller has; a failure's message is in the replica's
+   context. A run that may record waits until no one makes or frees anything on its GPU, and no one
+   does while it lasts; then work must not ask for a plan or give one back. */
+PARE_NODISCARD pare_status pare_plans_run(pare_plans *plans, pare_replica *replica,
+                                          const pare_batch_work *work);
 void pare_plans_put(pare_plans *plans, pare_planned *planned);
 /* The same where a run of it failed on the GPU: whoever asks for these shapes from now on is given
    a plan that was made anew. */

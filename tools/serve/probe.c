@@ -98,8 +98,7 @@ static pare_status run(probe *p, pare_planned *planned)
 {
     const pare_batch_work work = {0};
     pare_replica *replica = pare_replicas_at(planned->replicas, 0);
-    pare_ctx_clear(&replica->ctx);
-    const pare_status st = pare_replica_run(replica, 0, 1, &work);
+    const pare_status st = pare_plans_run(p->site->plans, replica, &work);
     if (st != PARE_OK) (void)pare_fail(&p->ctx, st, "%s", replica->ctx.message);
     return st;
 }

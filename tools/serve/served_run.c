@@ -173,8 +173,7 @@ static pare_status run_plan(batch_run *run, const pare_input_shape *shapes, int 
     const pare_batch_work work = {.load = load, .take = take, .user = run};
     PARE_TRY(pare_plans_get(plans, ctx, &planned, shapes, run->served->input_count));
     pare_replica *replica = pare_replicas_at(planned->replicas, instance);
-    pare_ctx_clear(&replica->ctx);
-    const pare_status st = pare_replica_run(replica, 0, 1, &work);
+    const pare_status st = pare_plans_run(plans, replica, &work);
     if (st != PARE_OK) (void)pare_fail(ctx, st, "%s", replica->ctx.message);
     if (st == PARE_DEVICE)
         pare_plans_drop(plans, planned);

@@ -172,9 +172,11 @@ static pare_status device_alloc(pare_ctx *ctx, pare_device *device, void **out, 
 static void device_free(pare_device *device, void *memory)
 {
     if (!memory) return;
-    (void)cudaSetDevice(device->index);
-    (void)cudaDeviceSynchronize(); /* a run that failed half way may still be at work on it */
-    (void)cudaFreeAsync(memory, pare_cuda_stream(device->setup));
+    /* a run that failed half way may still be at work on it */
+    const cudaError_t set = cudaSetDevice(device->index), done = cudaDeviceSynchronize();
+    const cudaError_t freed = cudaFreeAsync(memory, pare_cuda_stream(device->setup));
+    if (set != cudaSuccess || done != cudaSuccess || freed != cudaSuccess)
+        (void)cudaGetLastError(); /* it is not the next launch that failed */
 }
 
 static pare_status upload(pare_ctx *ctx, pare_stream *stream, void *dst, const void *src,

@@ -2,8 +2,10 @@
 /* f16 and bf16 around integers. A Q/DQ pair whose scale has such a type becomes a pair of f32
    between Casts, and so does what computes between int8 tensors: from there on the graph is folded
    as one of f32. The sum of an integer product is then rounded once, to its 8 bits or to the short
-   type, where the operators of the file round in between: within one step. At the end a Cast beside
-   a Q or DQ that found no partner goes into it (both take any float type: ONNX 23). */
+   type, where the operators of the file round in between: within one step. A matrix product that
+   adds the sum of another product reads it rounded, as the file's operator does: where products
+   make the short type themselves (pare_pass_narrow_products) the numbers are the same. At the end a
+   Cast beside a Q or DQ that found no partner goes into it (both take any float type: ONNX 23). */
 #include "runtime/passes/int8/fold_qdq.h"
 
 #include "runtime/base/ptr_map.h"
@@ -31,6 +33,11 @@ typedef struct widening {
 static bool is_short(const pare_value *v)
 {
     return v && (v->dtype == PARE_f16 || v->dtype == PARE_bf16);
+}
+
+static bool is_fused_product(const pare_node *node)
+{
+    return !strcmp(node->domain, PARE_DOMAIN) && !strcmp(node->op_type, "FusedMatMul");
 }
 
 static const twin *twin_of(const widening *w, const pare_value *v)
@@ -76,6 +83,14 @@ static pare_status wide_constant(widening *w, const pare_value *v, pare_value **
     return st;
 }
 
+/* The f32 tensor that a Cast before the reader makes of a short one. */
+static pare_status widen_by_cast(const widening *w, const pare_node *reader, pare_value *v,
+                                 pare_value **out)
+{
+    PARE_TRY(pare_qdq_value(w->graph, out, v, "dequantized", PARE_f32));
+    return insert_cast(w->graph, pare_node_index(reader), v, *out);
+}
+
 /* What a node sees of a short tensor in f32: its twin, or what a Cast makes of it. */
 static pare_status widen(widening *w, const pare_node *reader, pare_value *v, pare_value **out)
 {
@@ -86,11 +101,16 @@ static pare_status widen(widening *w, const pare_node *reader, pare_value *v, pa
     }
     if (v->data)
         PARE_TRY(wide_constant(w, v, out));
-    else {
-        PARE_TRY(pare_qdq_value(w->graph, out, v, "dequantized", PARE_f32));
-        PARE_TRY(insert_cast(w->graph, pare_node_index(reader), v, *out));
-    }
+    else
+        PARE_TRY(widen_by_cast(w, reader, v, out));
     return remember(w, v, *out, false);
+}
+
+/* Is the input what a product adds, and the sum of another one? */
+static bool is_sum_added(const widening *w, const pare_node *node, int input)
+{
+    const pare_value *v = node->in[input];
+    return input == RESIDUAL && is_fused_product(node) && twin_of(w, v) && !is_int8(w, v);
 }
 
 static pare_status widen_inputs(widening *w, pare_node *node)
@@ -98,7 +118,10 @@ static pare_status widen_inputs(widening *w, pare_node *node)
     for (int i = 0; i < node->in_count; i++) {
         pare_value *wide;
         if (!is_short(node->in[i])) continue;
-        PARE_TRY(widen(w, node, node->in[i], &wide));
+        if (is_sum_added(w, node, i))
+            PARE_TRY(widen_by_cast(w, node, node->in[i], &wide));
+        else
+            PARE_TRY(widen(w, node, node->in[i], &wide));
         PARE_TRY(pare_node_set_in(node, i, wide));
     }
     return PARE_OK;
@@ -283,41 +306,23 @@ static pare_status narrow_input(pare_node *q)
 
 static bool is_int8_product(const pare_node *node)
 {
-    return !strcmp(node->domain, PARE_DOMAIN) && !strcmp(node->op_type, "FusedMatMul") &&
-           pare_type_is_int8(node->in[0]->dtype);
+    return is_fused_product(node) && pare_type_is_int8(node->in[0]->dtype);
 }
 
-/* Does nothing read x but this Cast, and products that make its type and add x? */
-static bool reads_are_short(const pare_value *x, const pare_node *cast)
-{
-    const pare_dtype type = cast->out[0]->dtype;
-    bool well = !x->is_output;
-    for (int i = 0; i < x->user_count; i++) {
-        const pare_node *user = x->user[i];
-        if (user == cast) continue;
-        well = well && user->graph == cast->graph && is_int8_product(user) &&
-               pare_node_int(user, "output_dtype", PARE_f32) == type;
-        for (int k = 0; well && k < user->in_count; k++)
-            well = (user->in[k] == x) == (k == RESIDUAL);
-    }
-    return well;
-}
-
-/* An integer product whose f32 result becomes short makes the short tensor itself, reads a residual
-   of that type before the Cast that widens it, and gives it to products that add it. */
+/* An integer product whose f32 result only becomes short makes the short tensor itself, and reads a
+   residual of that type before the Cast that widens it. */
 static pare_status narrow_product(pare_node *cast)
 {
     pare_value *x = cast->in[0], *y = cast->out[0];
     pare_node *product = x->producer;
     if (!product || product->graph != cast->graph || !is_int8_product(product) || !is_short(y) ||
-        x->dtype != PARE_f32 || !reads_are_short(x, cast))
+        x->dtype != PARE_f32 || pare_value_only_user(x) != cast)
         return PARE_OK;
     const pare_value *z = pare_node_in(product, RESIDUAL);
     const pare_node *widens = z ? z->producer : NULL;
     if (widens && pare_node_is(widens, "Cast") && widens->in[0]->dtype == y->dtype)
         PARE_TRY(pare_node_set_in(product, RESIDUAL, widens->in[0]));
     pare_node_remove(cast);
-    while (x->user_count) PARE_TRY(pare_node_set_in(x->user[0], RESIDUAL, y));
     pare_node_set_out(product, 0, y);
     return pare_node_set_int(product, "output_dtype", y->dtype);
 }

@@ -10,8 +10,9 @@
 
 typedef struct pare_gpu {
     pare_device *device;
-    /* Of who makes or frees plans on it: what they share of a device is not to be used by two
-       threads. Runs do not wait for it. */
+    /* Of who makes or frees plans on it, what they share of a device is not to be used by two
+       threads, and of runs that record, which a free on the same GPU would end. Other runs do not
+       wait for it. */
     pthread_mutex_t making;
 } pare_gpu;
 
