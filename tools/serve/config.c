@@ -383,7 +383,7 @@ pare_status pare_serve_config_read(pare_arena *arena, pare_serve_config *config,
                                    const char *name)
 {
     pare_map map;
-    PARE_TRY(pare_map_open(arena->ctx, &map, path));
+    PARE_TRY(pare_map_read(arena->ctx, &map, path));
     pare_status st =
         pare_serve_config_parse(arena, config, (const char *)map.data, map.size, path, name);
     pare_map_close(&map);

@@ -172,7 +172,7 @@ static pare_status fill(pare_served *s)
         forget_texts(&o->config);
         return PARE_OK;
     }
-    PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
+    PARE_TRY(pare_onnx_read_copy(&s->ctx, &s->model, o->path)); /* for its file may be replaced */
     PARE_TRY(read_ports(s));
     PARE_TRY(check_samples(s));
     PARE_TRY(pare_sites_open(s));
