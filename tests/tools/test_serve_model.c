@@ -246,6 +246,43 @@ static void versions_are_chosen(void **state)
     desk_gives(d, "POST", "/v2/repository/index", "{\"ready\": true}", 200, "[]");
 }
 
+static void loads_with(desk *d, const char *config, int code, const char *words)
+{
+    desk_put_config(d, config);
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", code, words);
+}
+
+/* Without max_batch_size: dims behind an axis of samples, or of whole tensors. */
+static void dims_say_whether_there_are_samples(void **state)
+{
+    desk *d = *state;
+    const char *config = "/v2/models/net/config";
+    desk_put_model(d, "mlp", 1);
+    hear_warnings(&d->ctx);
+    open_folder(d);
+    loads_with(d, "input { name: 'input' data_type: TYPE_FP32 dims: [1, 28, 28] }", 200, "");
+    desk_gives(d, "GET", config, "", 200, "\"max_batch_size\":32");
+    loads_with(d, "input { name: 'input' data_type: TYPE_FP32 dims: [-1, 1, 28, 28] }", 200, "");
+    desk_gives(d, "GET", config, "", 200, "\"max_batch_size\":0");
+    desk_gives(d, "GET", config, "", 200, "\"dims\":[-1,1,28,28]");
+    loads_with(d, "output { name: 'logits' data_type: TYPE_FP32 dims: [-1, 10] }", 200, "");
+    desk_gives(d, "GET", config, "", 200, "\"max_batch_size\":0");
+    loads_with(d,
+               "input { name: 'input' data_type: TYPE_FP32 dims: [1, 28, 28] } "
+               "output { name: 'logits' data_type: TYPE_FP32 dims: [-1, 10] }",
+               400, "as max_batch_size is not given; with 0 dims are whole");
+    loads_with(d, "max_batch_size: 4 output { name: 'logits' data_type: TYPE_FP32 dims: [-1, 10] }",
+               400, "behind the axis of samples\"");
+    assert_int_equal(warnings, 0);
+    loads_with(d,
+               "dynamic_batching { } output { name: 'logits' data_type: TYPE_FP32 dims: [-1, 10] }",
+               200, "");
+    assert_non_null(strstr(warning, "dynamic_batching makes no batches: dims of config.pbtxt are"));
+    loads_with(d, "version_policy { specific { versions: [1, 7] } }", 200, "");
+    assert_non_null(strstr(warning, "net: version_policy names version 7, which has no folder"));
+    assert_int_equal(warnings, 2);
+}
+
 static void nothing_outside_is_read(void **state)
 {
     desk *d = *state;
@@ -350,6 +387,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(priorities_and_timeouts_are_those_asked_for, desk_setup,
                                         desk_teardown),
         cmocka_unit_test_setup_teardown(versions_are_chosen, desk_setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(dims_say_whether_there_are_samples, desk_setup,
+                                        desk_teardown),
         cmocka_unit_test_setup_teardown(nothing_outside_is_read, desk_setup, desk_teardown),
         cmocka_unit_test_setup_teardown(files_may_be_overwritten, desk_setup, desk_teardown),
         cmocka_unit_test_setup_teardown(unloading_loses_no_request, desk_setup, desk_teardown),
