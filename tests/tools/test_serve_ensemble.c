@@ -504,6 +504,13 @@ static void a_step_may_take_pictures(void **state)
     assert_non_null(f);
     const uint32_t size = (uint32_t)fread(file, 1, sizeof file, f);
     fclose(f);
+    ask *whole = desk_send(d, "POST", "/v2/models/names/infer", file, size, 0);
+    ask_await(whole);
+    assert_int_equal(whole->x.reply.code, 400);
+    char *why = strndup(whole->x.reply.body, whole->x.reply.bytes);
+    assert_non_null(strstr(why, "an ensemble takes them as BYTES tensors"));
+    free(why);
+    ask_forget(whole);
     for (int cut = 0; cut < 2; cut++) {
         char body[8192];
         const uint32_t bytes = cut ? size / 2 : size;
@@ -527,7 +534,7 @@ static void a_step_may_take_pictures(void **state)
         free(text);
         ask_forget(a);
     }
-    desk_gives(d, "GET", "/v2/models/names/stats", "", 200, "\"fail\":{\"count\":1");
+    desk_gives(d, "GET", "/v2/models/names/stats", "", 200, "\"fail\":{\"count\":2");
 }
 
 int main(void)
