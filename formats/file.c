@@ -23,34 +23,81 @@
 
 /* --- maps --- */
 
-static pare_status map_fd(pare_ctx *ctx, pare_map *out, const char *path, int fd)
+static pare_status look_at(pare_ctx *ctx, struct stat *out, const char *path, int fd)
 {
-    struct stat info;
-    if (fstat(fd, &info))
-        return PARE_FAIL(ctx, IO, "%s: cannot be read: %s", path, strerror(errno));
-    if (S_ISDIR(info.st_mode)) return PARE_FAIL(ctx, IO, "%s: is a folder, expected a file", path);
-    if (!S_ISREG(info.st_mode))
+    if (fstat(fd, out)) return PARE_FAIL(ctx, IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (S_ISDIR(out->st_mode)) return PARE_FAIL(ctx, IO, "%s: is a folder, expected a file", path);
+    if (!S_ISREG(out->st_mode))
         return PARE_FAIL(ctx, IO, "%s: is not a regular file; copy its content to a file first",
                          path);
-    *out = (pare_map){(const uint8_t *)"", 0};
-    if (info.st_size == 0) return PARE_OK;
-    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
-        return pare_fail(ctx, errno == ENOMEM ? PARE_MEMORY : PARE_IO, "%s: cannot be mapped: %s",
-                         path, strerror(errno));
-    *out = (pare_map){data, (size_t)info.st_size};
     return PARE_OK;
 }
 
-pare_status pare_map_open(pare_ctx *ctx, pare_map *out, const char *path)
+/* Maps the file, or as many bytes of no file. */
+static pare_status map_bytes(pare_ctx *ctx, pare_map *out, const char *path, int fd, off_t bytes,
+                             bool is_copy)
 {
+    *out = (pare_map){(const uint8_t *)"", 0};
+    if (bytes == 0) return PARE_OK;
+    void *data = is_copy ? mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                         : mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return pare_fail(ctx, errno == ENOMEM ? PARE_MEMORY : PARE_IO, "%s: cannot be mapped: %s",
+                         path, strerror(errno));
+    *out = (pare_map){data, (size_t)bytes};
+    return PARE_OK;
+}
+
+static bool is_as_before(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static pare_status fill_map(pare_ctx *ctx, pare_map *map, const char *path, int fd,
+                            const struct stat *before)
+{
+    struct stat after;
+    size_t done = 0;
+    ssize_t got = 0;
+    while (done < map->size) {
+        got = read(fd, (uint8_t *)map->data + done, map->size - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        done += (size_t)got;
+    }
+    if (got < 0) return PARE_FAIL(ctx, IO, "%s: cannot be read: %s", path, strerror(errno));
+    PARE_TRY(look_at(ctx, &after, path, fd));
+    if (done < map->size || !is_as_before(before, &after))
+        return PARE_FAIL(ctx, IO, "%s: was changed while it was read; try again once it is whole",
+                         path);
+    return PARE_OK;
+}
+
+static pare_status open_map(pare_ctx *ctx, pare_map *out, const char *path, bool is_copy)
+{
+    struct stat info;
     *out = (pare_map){0};
     /* non-blocking: opening a pipe without a writer must not hang */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return PARE_FAIL(ctx, IO, "%s: cannot be opened: %s", path, strerror(errno));
-    pare_status st = map_fd(ctx, out, path, fd);
+    pare_status st = look_at(ctx, &info, path, fd);
+    if (st == PARE_OK) st = map_bytes(ctx, out, path, fd, info.st_size, is_copy);
+    if (st == PARE_OK && is_copy) st = fill_map(ctx, out, path, fd, &info);
     close(fd);
+    if (st != PARE_OK) pare_map_close(out);
     return st;
+}
+
+pare_status pare_map_open(pare_ctx *ctx, pare_map *out, const char *path)
+{
+    return open_map(ctx, out, path, false);
+}
+
+pare_status pare_map_read(pare_ctx *ctx, pare_map *out, const char *path)
+{
+    return open_map(ctx, out, path, true);
 }
 
 void pare_map_close(pare_map *map)

@@ -84,6 +84,7 @@ pare_onnx_typed pare_onnx_typed_of(pare_dtype dtype);
 
 /* Maps of external files; freed with the model. */
 typedef struct pare_onnx_files {
+    bool is_copy; /* the maps are copies in memory */
     pare_map model;
     char *folder; /* of the model, real path; NULL: no external data */
     struct pare_onnx_file {

@@ -46,6 +46,12 @@ static const char *bad_location(const char *location)
     return NULL;
 }
 
+static pare_status open_file(pare_ctx *ctx, const pare_onnx_files *files, pare_map *out,
+                             const char *path)
+{
+    return files->is_copy ? pare_map_read(ctx, out, path) : pare_map_open(ctx, out, path);
+}
+
 static pare_status map_inside(pare_ctx *ctx, const pare_onnx_files *files, pare_map *out,
                               const char *location)
 {
@@ -68,7 +74,7 @@ static pare_status map_inside(pare_ctx *ctx, const pare_onnx_files *files, pare_
                        "'%s' is a link that leads out of the model's folder; copy the file there",
                        location);
     else
-        st = pare_map_open(ctx, out, real);
+        st = open_file(ctx, files, out, real);
     free(real);
     pare_free(path);
     return st;
@@ -209,12 +215,13 @@ static pare_status read_bytes(pare_ctx *ctx, pare_model **out, pare_bytes bytes,
     return PARE_OK;
 }
 
-static pare_status read_path(pare_ctx *ctx, pare_model **out, const char *path,
+static pare_status read_path(pare_ctx *ctx, pare_model **out, const char *path, bool is_copy,
                              pare_onnx_report report, void *user)
 {
     pare_onnx_files *files = pare_alloc(ctx, 1, sizeof *files);
     if (!files) return PARE_MEMORY;
-    pare_status st = pare_map_open(ctx, &files->model, path);
+    files->is_copy = is_copy;
+    pare_status st = open_file(ctx, files, &files->model, path);
     if (st == PARE_OK) st = find_folder(ctx, &files->folder, path);
     if (st != PARE_OK) {
         pare_onnx_files_free(files);
@@ -227,14 +234,19 @@ static pare_status read_path(pare_ctx *ctx, pare_model **out, const char *path,
 
 pare_status pare_onnx_read(pare_ctx *ctx, pare_model **out, const char *path)
 {
-    return read_path(ctx, out, path, NULL, NULL);
+    return read_path(ctx, out, path, false, NULL, NULL);
+}
+
+pare_status pare_onnx_read_copy(pare_ctx *ctx, pare_model **out, const char *path)
+{
+    return read_path(ctx, out, path, true, NULL, NULL);
 }
 
 pare_status pare_onnx_read_all(pare_ctx *ctx, pare_model **out, const char *path,
                                pare_onnx_report report, void *user)
 {
     *out = NULL;
-    return read_path(ctx, out, path, report, user);
+    return read_path(ctx, out, path, false, report, user);
 }
 
 pare_status pare_onnx_read_memory(pare_ctx *ctx, pare_model **out, const void *data, size_t bytes,

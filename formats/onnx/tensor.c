@@ -31,7 +31,7 @@ static bool holds(const pare_map *map, const void *data)
 
 static bool in_map(const pare_onnx_files *files, const void *data)
 {
-    if (!files) return false;
+    if (!files || files->is_copy) return false;
     if (holds(&files->model, data)) return true;
     for (size_t i = 0; i < files->count; i++)
         if (holds(&files->file[i].map, data)) return true;

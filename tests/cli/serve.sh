@@ -10,6 +10,7 @@ fi
 
 # --- refused before it listens ---
 mkdir empty
+echo text >body.txt
 mkdir -p hollow/net/1 repository/net/one repository/other/1
 cp "$zoo/mlp.onnx" repository/other/1/model.onnx
 head -c 1000 "$zoo/mlp.onnx" >cut.onnx
@@ -30,6 +31,11 @@ refuses device 1 "--device cuda:999" env CUDA_VISIBLE_DEVICES= "$pare" serve "$z
 refuses twice 2 "is given twice" "$pare" serve "$zoo/mlp.onnx" "$zoo/mlp.onnx" --port 0
 refuses no_folder 1 "none: No such file" "$pare" serve none --port 0
 refuses no_model 1 "empty: holds no model" "$pare" serve empty --port 0
+mkdir single
+cp "$zoo/mlp.onnx" single/net.onnx
+refuses files_in_folder 1 "name single files: pare serve single/*.onnx" "$pare" serve single --port 0
+refuses other_ending 1 "body.txt: expected a folder or FILE.onnx" "$pare" serve body.txt --port 0
+refuses too_deep 1 "expected the folder around it" "$pare" serve repository/other --port 0
 refuses no_version 1 "repository/net: holds no version|a folder 1" "$pare" serve repository --port 0
 refuses no_file 1 "hollow/net/1/model.onnx: No such file" "$pare" serve hollow --port 0
 refuses cut_model 1 "cut.onnx" "$pare" serve cut.onnx --port 0

@@ -268,6 +268,43 @@ static void every_allocation_may_fail(void **state)
 }
 
 /* A file's hash is that of its bytes, in how many pieces it may be read. */
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0 && !fclose(file));
+}
+
+static void a_copy_stays_as_it_was_read(void **state)
+{
+    place *p = *state;
+    pare_map map;
+    write_text(p->path, "as it was");
+    assert_int_equal(pare_map_read(&p->ctx, &map, p->path), PARE_OK);
+    write_text(p->path, "other");
+    assert_int_equal(map.size, 9);
+    assert_memory_equal(map.data, "as it was", 9);
+    pare_map_close(&map);
+    write_text(p->path, "");
+    assert_int_equal(pare_map_read(&p->ctx, &map, p->path), PARE_OK);
+    assert_int_equal(map.size, 0);
+    pare_map_close(&map);
+    assert_int_equal(pare_map_read(&p->ctx, &map, p->folder), PARE_IO);
+    assert_non_null(strstr(p->ctx.message, "is a folder"));
+}
+
+/* A file of the system, which is shorter than it says, is as one that is cut meanwhile. */
+static void a_file_that_changes_is_not_read(void **state)
+{
+    place *p = *state;
+    pare_map map;
+    static const char path[] = "/sys/kernel/mm/transparent_hugepage/enabled";
+    if (access(path, R_OK)) skip();
+    assert_int_equal(pare_map_read(&p->ctx, &map, path), PARE_IO);
+    assert_non_null(strstr(p->ctx.message, "enabled: was changed while it was read"));
+    assert_int_equal(map.size, 0);
+}
+
 static void a_file_hashes_as_its_bytes(void **state)
 {
     enum { MOST = (8 << 20) + 5000 };
@@ -389,6 +426,8 @@ int main(void)
         TEST(a_link_stays_a_link),
         TEST(an_interrupted_write_stops),
         TEST(every_allocation_may_fail),
+        TEST(a_copy_stays_as_it_was_read),
+        TEST(a_file_that_changes_is_not_read),
         TEST(a_file_hashes_as_its_bytes),
         TEST(json_goes_there_and_back),
         TEST(bad_json_is_located),

@@ -128,13 +128,37 @@ static void what_is_not_read_is_warned_of(void **state)
     parsed(d, "parameters { key: \"a\" }");
     assert_int_equal(warnings, 1);
     assert_string_equal(warning, "c: the parameter 'a' is not read");
-    parsed(d, "dynamic_batching { preserve_ordering: true priority_queue_policy { } }");
+    parsed(d, "dynamic_batching { preserve_ordering: false priority_queue_policy { } }");
     assert_string_equal(warning, "c: 'dynamic_batching.priority_queue_policy' is not read");
+    assert_int_equal(warnings, 1);
+    parsed(d, "dynamic_batching { preserve_ordering: true }");
+    assert_string_equal(warning, "c: 'dynamic_batching.preserve_ordering' is not read: replies are "
+                                 "sent as they come");
+    parsed(d,
+           "sequence_batching { oldest { max_candidate_sequences: 1 preserve_ordering: true } }");
+    assert_non_null(strstr(warning, "'sequence_batching.oldest.preserve_ordering' is not read"));
+    parsed(d, "dynamic_batching { default_queue_policy { timeout_action: REJECT } }");
+    assert_int_equal(warnings, 0);
+    parsed(d, "dynamic_batching { default_queue_policy { timeout_action: DELAY } }");
+    assert_string_equal(warning, "c: timeout_action DELAY is not read: a timeout rejects");
+    parsed(d, "max_batch_size: 0 dynamic_batching { preferred_batch_size: 4 }");
+    assert_string_equal(warning, "c: dynamic_batching makes no batches: max_batch_size is 0");
+    assert_false(d->config.merge);
+    parsed(d, "output { name: 'y' data_type: TYPE_FP32 dims: 4 reshape { shape: [] } }");
+    assert_string_equal(warning, "c: 'output.reshape' is not read");
     parsed(d, "instance_group { count: 1 profile: \"a\" }");
     assert_string_equal(warning, "c: 'instance_group.profile' is not read");
     parsed(d, "input { name: 'a' data_type: TYPE_FP32 dims: 4 label_filename: 'l' }");
     assert_string_equal(warning, "c: 'input.label_filename' is not read");
     assert_null(d->config.input[0].labels);
+}
+
+static void a_byte_order_mark_is_passed_over(void **state)
+{
+    desk *d = *state;
+    parsed(d, "\xef\xbb\xbfmax_batch_size: 5");
+    assert_int_equal(d->config.max_batch, 5);
+    assert_int_equal(parse(d, "\xef\xbb"), PARE_INPUT);
 }
 
 static void instance_groups_choose_processors(void **state)
@@ -229,7 +253,14 @@ static void what_is_wrong_is_named(void **state)
         {"max_batch_size: -1", "max_batch_size: expected a whole number from 0"},
         {"max_batch_size: \"4\"", "max_batch_size: expected a whole number"},
         {"dynamic_batching: 1", "dynamic_batching: expected { ... }"},
-        {"max_batch_size: 0 dynamic_batching { }", "dynamic_batching needs max_batch_size"},
+        {"max_batch_size: 4 max_batch_size: 8", "max_batch_size: is given 2 times, expected once"},
+        {"dynamic_batching { } dynamic_batching { }", "dynamic_batching: is given 2 times"},
+        {"dynamic_batching { default_queue_policy { timeout_action: WAIT } }",
+         "timeout_action is 'WAIT', expected REJECT or DELAY"},
+        {"version_policy { all { } latest { num_versions: 2 } }",
+         "expected one of latest, all and specific"},
+        {"version_policy { all { } all { } }", "all: is given 2 times, expected once"},
+        {"platform: \"ensemble\"", "platform is 'ensemble', but ensemble_scheduling is missing"},
         {"max_batch_size: 4 dynamic_batching { preferred_batch_size: 5 }", "above max_batch_size"},
         {"dynamic_batching { preferred_batch_size: 0 }", "expected whole numbers from 1"},
         {"dynamic_batching { default_priority_level: 1 }", "default_priority_level"},
@@ -246,7 +277,8 @@ static void what_is_wrong_is_named(void **state)
         {"version_policy { latest { num_versions: 0 } }", "num_versions"},
         {"version_policy { specific { versions: [0] } }", "versions"},
         {"input { name: \"x\" data_type: TYPE_X dims: 1 }", "data_type is 'TYPE_X'"},
-        {"input { data_type: TYPE_FP32 }", "input ''"},
+        {"input { data_type: TYPE_FP32 }", "input: a name is missing"},
+        {"output { data_type: TYPE_FP32 }", "output: a name is missing"},
         {"input { name: \"x\" data_type: TYPE_FP32 dims: [1,1,1,1,1,1,1,1,1] }", "at most 8"},
     };
     desk *d = *state;
@@ -293,6 +325,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(defaults_are_those_of_the_protocol, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_read_is_warned_of, setup, teardown),
         cmocka_unit_test_setup_teardown(sequences_are_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_byte_order_mark_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(instance_groups_choose_processors, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(deep_nesting_is_refused, setup, teardown),

@@ -383,7 +383,7 @@ static void what_does_not_fit_is_refused(void **state)
     static const struct {
         const char *config, *words;
     } cases[] = {
-        {"platform: 'ensemble'", "platform is 'ensemble'"},
+        {"platform: 'ensemble'", "ensemble_scheduling is missing"},
         {HEAD "ensemble_scheduling { }", "has 0 steps, expected 1 to 256"},
         {HEAD "ensemble_scheduling { step { } }", "no model_name"},
         {HEAD "ensemble_scheduling { step { model_name: 'double' input_map { key: 'a' } } }",
@@ -438,8 +438,7 @@ static void what_does_not_fit_is_refused(void **state)
     open_folder(d, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         desk_put_text(d, "net/config.pbtxt", cases[i].config);
-        const int code = i ? 400 : 501;
-        desk_gives(d, "POST", "/v2/repository/models/net/load", "", code, cases[i].words);
+        desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, cases[i].words);
     }
     desk_gives(d, "GET", "/v2/models/net/ready", "", 200, ""); /* as it was */
     desk_put_text(
@@ -505,6 +504,13 @@ static void a_step_may_take_pictures(void **state)
     assert_non_null(f);
     const uint32_t size = (uint32_t)fread(file, 1, sizeof file, f);
     fclose(f);
+    ask *whole = desk_send(d, "POST", "/v2/models/names/infer", file, size, 0);
+    ask_await(whole);
+    assert_int_equal(whole->x.reply.code, 400);
+    char *why = strndup(whole->x.reply.body, whole->x.reply.bytes);
+    assert_non_null(strstr(why, "an ensemble takes them as BYTES tensors"));
+    free(why);
+    ask_forget(whole);
     for (int cut = 0; cut < 2; cut++) {
         char body[8192];
         const uint32_t bytes = cut ? size / 2 : size;
@@ -528,7 +534,7 @@ static void a_step_may_take_pictures(void **state)
         free(text);
         ask_forget(a);
     }
-    desk_gives(d, "GET", "/v2/models/names/stats", "", 200, "\"fail\":{\"count\":1");
+    desk_gives(d, "GET", "/v2/models/names/stats", "", 200, "\"fail\":{\"count\":2");
 }
 
 int main(void)

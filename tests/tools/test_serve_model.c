@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Served models without a transport: routes, batches that give the bytes of single requests,
    loading and unloading while requests are under way. */
+#include "formats/onnx.h"
 #include "tests/tools/serve_desk.h"
 #include "tests/warnings.h"
 #include "tools/serve/infer_job.h"
 
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -244,6 +246,43 @@ static void versions_are_chosen(void **state)
     desk_gives(d, "POST", "/v2/repository/index", "{\"ready\": true}", 200, "[]");
 }
 
+static void loads_with(desk *d, const char *config, int code, const char *words)
+{
+    desk_put_config(d, config);
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", code, words);
+}
+
+/* Without max_batch_size: dims behind an axis of samples, or of whole tensors. */
+static void dims_say_whether_there_are_samples(void **state)
+{
+    desk *d = *state;
+    const char *config = "/v2/models/net/config";
+    desk_put_model(d, "mlp", 1);
+    hear_warnings(&d->ctx);
+    open_folder(d);
+    loads_with(d, "input { name: 'input' data_type: TYPE_FP32 dims: [1, 28, 28] }", 200, "");
+    desk_gives(d, "GET", config, "", 200, "\"max_batch_size\":32");
+    loads_with(d, "input { name: 'input' data_type: TYPE_FP32 dims: [-1, 1, 28, 28] }", 200, "");
+    desk_gives(d, "GET", config, "", 200, "\"max_batch_size\":0");
+    desk_gives(d, "GET", config, "", 200, "\"dims\":[-1,1,28,28]");
+    loads_with(d, "output { name: 'logits' data_type: TYPE_FP32 dims: [-1, 10] }", 200, "");
+    desk_gives(d, "GET", config, "", 200, "\"max_batch_size\":0");
+    loads_with(d,
+               "input { name: 'input' data_type: TYPE_FP32 dims: [1, 28, 28] } "
+               "output { name: 'logits' data_type: TYPE_FP32 dims: [-1, 10] }",
+               400, "as max_batch_size is not given; with 0 dims are whole");
+    loads_with(d, "max_batch_size: 4 output { name: 'logits' data_type: TYPE_FP32 dims: [-1, 10] }",
+               400, "behind the axis of samples\"");
+    assert_int_equal(warnings, 0);
+    loads_with(d,
+               "dynamic_batching { } output { name: 'logits' data_type: TYPE_FP32 dims: [-1, 10] }",
+               200, "");
+    assert_non_null(strstr(warning, "dynamic_batching makes no batches: dims of config.pbtxt are"));
+    loads_with(d, "version_policy { specific { versions: [1, 7] } }", 200, "");
+    assert_non_null(strstr(warning, "net: version_policy names version 7, which has no folder"));
+    assert_int_equal(warnings, 2);
+}
+
 static void nothing_outside_is_read(void **state)
 {
     desk *d = *state;
@@ -260,6 +299,51 @@ static void nothing_outside_is_read(void **state)
     unlink(path);
     desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "model.onnx: No such file");
     desk_gives(d, "GET", "/v2/models/net/ready", "", 200, "");
+}
+
+/* The sample net with its weights in a file beside it; what the file is called. */
+static void put_external(desk *d, char *data, size_t size)
+{
+    char path[256];
+    glob_t found;
+    pare_model *model;
+    desk_put_model(d, "mlp", 1);
+    snprintf(path, sizeof path, "%s/net/1/model.onnx", d->folder);
+    assert_int_equal(pare_onnx_read(&d->ctx, &model, "datasets/zoo/mlp.onnx"), PARE_OK);
+    assert_int_equal(
+        pare_onnx_write(&d->ctx, model, path, &(pare_onnx_write_options){.external_data = true}),
+        PARE_OK);
+    pare_model_free(model);
+    snprintf(path, sizeof path, "%s/net/1/*.data", d->folder);
+    assert_true(!glob(path, 0, NULL, &found) && found.gl_pathc == 1);
+    snprintf(data, size, "%s", found.gl_pathv[0]);
+    globfree(&found);
+}
+
+/* A model owns its bytes: plans that are made later are of those, too. */
+static void files_may_be_overwritten(void **state)
+{
+    desk *d = *state;
+    char data[256], model[256];
+    float before[CLASSES], after[9 * CLASSES];
+    put_external(d, data, sizeof data);
+    snprintf(model, sizeof model, "%s/net/1/model.onnx", d->folder);
+    open_folder(d);
+    const char *infer = "/v2/models/net/infer";
+    ask_take_logits(desk_send_images(d, infer, "", 7, 1), 1, before);
+    desk_run("yes | head -c $(stat -c %%s '%s') | dd of='%s' conv=notrunc status=none", data, data);
+    ask_take_logits(desk_send_images(d, infer, "", 7, 9), 9, after);
+    assert_memory_equal(after, before, sizeof before);
+    desk_run("echo a >'%s'; echo a >'%s'", data, model);
+    ask_take_logits(desk_send_images(d, infer, "", 7, 5), 5, after);
+    assert_memory_equal(after, before, sizeof before);
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400, "model.onnx");
+    ask_take_logits(desk_send_images(d, infer, "", 7, 3), 3, after);
+    assert_memory_equal(after, before, sizeof before);
+    desk_run("cp datasets/zoo/cnn.onnx '%s'%s", model, "");
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
+    ask_take_logits(desk_send_images(d, infer, "", 7, 1), 1, after);
+    assert_memory_not_equal(after, before, sizeof before);
 }
 
 static void unloading_loses_no_request(void **state)
@@ -303,7 +387,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(priorities_and_timeouts_are_those_asked_for, desk_setup,
                                         desk_teardown),
         cmocka_unit_test_setup_teardown(versions_are_chosen, desk_setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(dims_say_whether_there_are_samples, desk_setup,
+                                        desk_teardown),
         cmocka_unit_test_setup_teardown(nothing_outside_is_read, desk_setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(files_may_be_overwritten, desk_setup, desk_teardown),
         cmocka_unit_test_setup_teardown(unloading_loses_no_request, desk_setup, desk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,6 +50,10 @@ static pare_status read_identity(reader *r, const json_t *root)
         bool known = !*word;
         for (int i = 0; i < 4; i++) known |= !strcmp(word, served[i]);
         known |= !k && r->config->step_count && !strcmp(word, "ensemble");
+        if (!known && !k && !strcmp(word, "ensemble"))
+            return PARE_FAIL(r->ctx, INPUT,
+                             "%s: platform is 'ensemble', but ensemble_scheduling is missing",
+                             r->path);
         if (!known)
             return PARE_FAIL(r->ctx, UNSUPPORTED, "%s: %s is '%s', only ONNX models are served",
                              r->path, keys[k], word);
@@ -129,6 +133,19 @@ static pare_status read_steps(reader *r, const json_t *root)
     return PARE_OK;
 }
 
+static pare_status read_timeout_action(reader *r, const json_t *policy)
+{
+    const char *action = "REJECT";
+    PARE_TRY(read_text(r, policy, "timeout_action", &action));
+    if (!strcmp(action, "DELAY"))
+        pare_log(r->ctx, PARE_LOG_WARNING,
+                 "%s: timeout_action DELAY is not read: a timeout rejects", r->path);
+    else if (strcmp(action, "REJECT") != 0)
+        return PARE_FAIL(r->ctx, INPUT, "%s: timeout_action is '%s', expected REJECT or DELAY",
+                         r->path, action);
+    return PARE_OK;
+}
+
 static pare_status read_queue_policy(reader *r, const json_t *batching)
 {
     const json_t *policy;
@@ -140,8 +157,9 @@ static pare_status read_queue_policy(reader *r, const json_t *batching)
     PARE_TRY(read_int(r, policy, "default_timeout_microseconds", 0, INT64_MAX, &c->timeout));
     PARE_TRY(read_int(r, policy, "max_queue_size", 0, INT32_MAX, &c->queue));
     warn_of_others(r, policy, "dynamic_batching.default_queue_policy.",
-                   " allow_timeout_override default_timeout_microseconds max_queue_size ");
-    return PARE_OK;
+                   " allow_timeout_override default_timeout_microseconds max_queue_size "
+                   "timeout_action ");
+    return read_timeout_action(r, policy);
 }
 
 static pare_status read_preferred(reader *r, const json_t *batching)
@@ -173,11 +191,14 @@ static pare_status read_batching(reader *r, const json_t *root)
     c->is_auto &= !has_size;
     c->merge = c->max_batch > 0 && (batching || c->is_auto);
     if (!batching) return PARE_OK;
+    c->asks_batches = true;
     if (!c->max_batch)
-        return PARE_FAIL(r->ctx, INPUT, "%s: dynamic_batching needs max_batch_size", r->path);
+        pare_log(r->ctx, PARE_LOG_WARNING,
+                 "%s: dynamic_batching makes no batches: max_batch_size is 0", r->path);
     c->delay = 0;
     PARE_TRY(read_int(r, batching, "max_queue_delay_microseconds", 0, 60000000, &c->delay));
-    PARE_TRY(read_preferred(r, batching));
+    if (c->max_batch) PARE_TRY(read_preferred(r, batching));
+    PARE_TRY(warn_of_order(r, batching, "dynamic_batching"));
     PARE_TRY(read_int(r, batching, "priority_levels", 0, INT32_MAX, &c->levels));
     c->level = c->levels ? 1 : 0;
     PARE_TRY(read_int(r, batching, "default_priority_level", c->level, c->levels, &c->level));
@@ -264,14 +285,19 @@ static pare_status read_instances(reader *r, const json_t *root)
 
 static pare_status read_versions(reader *r, const json_t *root)
 {
-    const json_t *policy, *latest, *specific;
+    const json_t *policy, *latest, *specific, *all;
     pare_serve_config *c = r->config;
     PARE_TRY(read_message(r, root, "version_policy", &policy));
     c->has_policy = policy != NULL;
+    if (json_object_size(policy) > 1)
+        return PARE_FAIL(r->ctx, INPUT,
+                         "%s: version_policy: expected one of latest, all and specific", r->path);
+    warn_of_others(r, policy, "version_policy.", " latest all specific ");
     PARE_TRY(read_message(r, policy, "latest", &latest));
     PARE_TRY(read_message(r, policy, "specific", &specific));
+    PARE_TRY(read_message(r, policy, "all", &all));
     if (latest) return read_int(r, latest, "num_versions", 1, INT32_MAX, &c->latest);
-    if (json_object_get(policy, "all")) c->latest = 0;
+    if (all) c->latest = 0;
     if (!specific) return PARE_OK;
     c->latest = -1;
     return read_ints(r, specific, "versions", 1, PARE_MOST_VERSIONS, c->specific,
@@ -328,8 +354,11 @@ static pare_status read_tensor(reader *r, const json_t *message, const char *key
         pare_log(r->ctx, PARE_LOG_WARNING, "%s: 'input.label_filename' is not read", r->path);
         out->labels = NULL;
     }
+    if (!*out->name) return PARE_FAIL(r->ctx, INPUT, "%s: %s: a name is missing", r->path, key);
+    warn_of_others(r, message, !strcmp(key, "input") ? "input." : "output.",
+                   " name data_type dims label_filename ");
     out->dtype = pare_config_type_find(type);
-    if (!*out->name || out->dtype == PARE_NOTYPE)
+    if (out->dtype == PARE_NOTYPE)
         return PARE_FAIL(r->ctx, INPUT, "%s: %s '%s': data_type is '%s', expected TYPE_FP32 or so",
                          r->path, key, out->name, type);
     return read_ints(r, message, "dims", -1, PARE_MAX_RANK, out->shape.dim, &out->shape.rank);
@@ -383,7 +412,7 @@ pare_status pare_serve_config_read(pare_arena *arena, pare_serve_config *config,
                                    const char *name)
 {
     pare_map map;
-    PARE_TRY(pare_map_open(arena->ctx, &map, path));
+    PARE_TRY(pare_map_read(arena->ctx, &map, path));
     pare_status st =
         pare_serve_config_parse(arena, config, (const char *)map.data, map.size, path, name);
     pare_map_close(&map);

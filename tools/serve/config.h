@@ -38,6 +38,7 @@ typedef struct pare_serve_config {
     int64_t max_batch; /* samples of a request or a batch; 0: inputs have no axis of samples */
     bool is_auto;      /* max_batch is of the command line: for models that have such an axis */
     bool merge;        /* requests become batches */
+    bool asks_batches; /* dynamic_batching is given */
     int64_t delay;     /* microseconds that a request waits for others */
     int64_t preferred[PARE_MOST_PREFERRED];
     int preferred_count;

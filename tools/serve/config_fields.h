@@ -18,17 +18,22 @@ typedef struct reader {
 
 /* --- fields of a message: each member is the array of its values --- */
 
-static inline const json_t *last_of(const json_t *message, const char *key)
+/* The value of a field that may be given once; NULL where it is absent. */
+static inline pare_status read_value(reader *r, const json_t *message, const char *key,
+                                     const json_t **out)
 {
     const json_t *list = json_object_get(message, key);
-    const size_t n = json_array_size(list);
-    return n ? json_array_get(list, n - 1) : NULL;
+    *out = json_array_get(list, 0);
+    if (json_array_size(list) <= 1) return PARE_OK;
+    return PARE_FAIL(r->ctx, INPUT, "%s: %s: is given %zu times, expected once", r->path, key,
+                     json_array_size(list));
 }
 
 static inline pare_status read_int(reader *r, const json_t *message, const char *key, int64_t low,
                                    int64_t high, int64_t *out)
 {
-    const json_t *value = last_of(message, key);
+    const json_t *value;
+    PARE_TRY(read_value(r, message, key, &value));
     if (!value) return PARE_OK;
     if (!json_is_integer(value) || json_integer_value(value) < low ||
         json_integer_value(value) > high)
@@ -40,7 +45,8 @@ static inline pare_status read_int(reader *r, const json_t *message, const char 
 
 static inline pare_status read_bool(reader *r, const json_t *message, const char *key, bool *out)
 {
-    const json_t *value = last_of(message, key);
+    const json_t *value;
+    PARE_TRY(read_value(r, message, key, &value));
     if (!value) return PARE_OK;
     if (!json_is_boolean(value))
         return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected true or false", r->path, key);
@@ -51,7 +57,8 @@ static inline pare_status read_bool(reader *r, const json_t *message, const char
 static inline pare_status read_text(reader *r, const json_t *message, const char *key,
                                     const char **out)
 {
-    const json_t *value = last_of(message, key);
+    const json_t *value;
+    PARE_TRY(read_value(r, message, key, &value));
     if (!value) return PARE_OK;
     if (!json_is_string(value))
         return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected a text", r->path, key);
@@ -82,7 +89,7 @@ static inline pare_status read_ints(reader *r, const json_t *message, const char
 static inline pare_status read_message(reader *r, const json_t *message, const char *key,
                                        const json_t **out)
 {
-    *out = last_of(message, key);
+    PARE_TRY(read_value(r, message, key, out));
     if (!*out || json_is_object(*out)) return PARE_OK;
     return PARE_FAIL(r->ctx, INPUT, "%s: %s: expected { ... }", r->path, key);
 }
@@ -100,6 +107,18 @@ static inline void warn_of_others(reader *r, const json_t *message, const char *
         if (!strstr(words, word))
             pare_log(r->ctx, PARE_LOG_WARNING, "%s: '%s%s' is not read", r->path, where, key);
     }
+}
+
+/* Replies are sent as they come. */
+static inline pare_status warn_of_order(reader *r, const json_t *message, const char *where)
+{
+    bool is_kept = false;
+    PARE_TRY(read_bool(r, message, "preserve_ordering", &is_kept));
+    if (is_kept)
+        pare_log(r->ctx, PARE_LOG_WARNING,
+                 "%s: '%s.preserve_ordering' is not read: replies are sent as they come", r->path,
+                 where);
+    return PARE_OK;
 }
 
 /* sequence_config.c: `sequence_batching`, where it is given. */

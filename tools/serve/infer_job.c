@@ -204,8 +204,8 @@ static pare_status read_picture(pare_infer_job *job)
     if (!s->preprocess || s->input_count != 1)
         return PARE_FAIL(&x->ctx, INPUT,
                          "model '%s': Inference-Header-Content-Length is 0, which models are asked "
-                         "with whose only input takes pictures",
-                         s->name);
+                         "with whose only input takes pictures%s",
+                         s->name, s->ensemble ? "; an ensemble takes them as BYTES tensors" : "");
     pare_infer_tensor *t = pare_arena_alloc(&x->arena, 1, sizeof *t);
     pare_bytes *picture = pare_arena_alloc(&x->arena, 1, sizeof *picture);
     if (!t || !picture) return PARE_MEMORY;

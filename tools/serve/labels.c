@@ -41,7 +41,7 @@ pare_status pare_labels_read(pare_arena *arena, pare_labels **out, const char *p
     if (!labels) return PARE_MEMORY;
     labels->file = pare_arena_strdup(arena, file);
     if (!labels->file) return PARE_MEMORY;
-    PARE_TRY(pare_map_open(arena->ctx, &map, path));
+    PARE_TRY(pare_map_read(arena->ctx, &map, path));
     const char *text = map.size ? (const char *)map.data : "";
     const pare_status st = is_utf8(text, map.size)
                                ? split(arena, labels, text, map.size)

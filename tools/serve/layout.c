@@ -43,9 +43,53 @@ static pare_status list_folders(pare_arena *arena, const char *path, char ***out
     return st;
 }
 
+/* The number of a version's folder; 0: it is none. */
+static int64_t version_of(const char *name)
+{
+    char *end;
+    errno = 0;
+    const long long number = strtoll(name, &end, 10);
+    return errno || *end || *name < '1' || *name > '9' ? 0 : number;
+}
+
+/* Holds the folder a file whose name ends so? */
+static bool holds_file(const char *path, const char *end)
+{
+    bool found = false;
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && !found && (e = readdir(dir));)
+        found = pare_ends_with(e->d_name, end);
+    if (dir) closedir(dir);
+    return found;
+}
+
+/* Models in folders; what else the folder may be is told. */
+static pare_status list_models(pare_arena *arena, const char *path, char ***out, int *count)
+{
+    struct stat info;
+    if (!stat(path, &info) && !S_ISDIR(info.st_mode))
+        return PARE_FAIL(arena->ctx, INPUT, "%s: expected a folder or FILE.onnx", path);
+    PARE_TRY(list_folders(arena, path, out, count));
+    for (int i = 0; i < *count; i++) {
+        const char *inner = pare_arena_printf(arena, "%s/%s", path, (*out)[i]);
+        if (!inner) return PARE_MEMORY;
+        if (version_of((*out)[i]) && holds_file(inner, ".onnx"))
+            return PARE_FAIL(arena->ctx, INPUT,
+                             "%s: is the folder of one model, with its version %s; expected the "
+                             "folder around it, %s/..",
+                             path, (*out)[i], path);
+    }
+    if (!*count && holds_file(path, ".onnx"))
+        return PARE_FAIL(arena->ctx, INPUT,
+                         "%s: holds no model: expected NET/1/model.onnx in it; name single files: "
+                         "pare serve %s/*.onnx",
+                         path, path);
+    return PARE_OK;
+}
+
 pare_status pare_layout_list(pare_arena *arena, const char *path, char ***out, int *count)
 {
-    if (!pare_ends_with(path, ".onnx")) return list_folders(arena, path, out, count);
+    if (!pare_ends_with(path, ".onnx")) return list_models(arena, path, out, count);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     *out = pare_arena_alloc(arena, 1, sizeof **out);
     if (!*out) return PARE_MEMORY;
@@ -91,15 +135,6 @@ pare_status pare_layout_file(pare_arena *arena, const char *folder, int64_t vers
 
 /* --- versions --- */
 
-/* The number of a version's folder; 0: it is none. */
-static int64_t version_of(const char *name)
-{
-    char *end;
-    errno = 0;
-    const long long number = strtoll(name, &end, 10);
-    return errno || *end || *name < '1' || *name > '9' ? 0 : number;
-}
-
 static int by_number(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -128,6 +163,17 @@ static bool is_asked(const pare_serve_config *config, int64_t number)
     return false;
 }
 
+/* Versions that the policy names, and that are not there. */
+static void warn_of_missing(pare_ctx *ctx, const char *folder, const pare_serve_config *config,
+                            const int64_t *number, int count)
+{
+    for (int i = 0; i < config->specific_count && !config->step_count; i++)
+        if (!bsearch(&config->specific[i], number, (size_t)count, sizeof *number, by_number))
+            pare_log(ctx, PARE_LOG_WARNING,
+                     "%s: version_policy names version %lld, which has no folder", folder,
+                     (long long)config->specific[i]);
+}
+
 /* Versions that are there and asked for, ascending. */
 static pare_status choose_versions(pare_arena *arena, const char *folder,
                                    const pare_serve_config *config, int64_t **out, int *count)
@@ -141,6 +187,7 @@ static pare_status choose_versions(pare_arena *arena, const char *folder,
         if (version_of(names[i]) && is_asked(config, version_of(names[i])))
             number[kept++] = version_of(names[i]);
     qsort(number, (size_t)kept, sizeof *number, by_number);
+    warn_of_missing(arena->ctx, folder, config, number, kept);
     const bool is_cut = config->latest > 0 && kept > config->latest && !is_by_share(config);
     const int skip = is_cut ? kept - (int)config->latest : 0;
     *out = number + skip;

@@ -177,6 +177,7 @@ pare_status pare_pbtxt_parse(pare_ctx *ctx, json_t **out, const char *text, size
                              const char *path)
 {
     parser p = {.ctx = ctx, .path = path, .at = text, .end = text + bytes, .line = 1};
+    if (bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) p.at += 3; /* which editors put there */
     json_t *message = json_object();
     pare_status st = message ? parse_message(&p, message, 0) : PARE_MEMORY;
     if (st == PARE_OK && p.at != p.end) st = fail(&p, "a zero byte");

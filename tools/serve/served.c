@@ -54,6 +54,41 @@ static bool has_samples(const pare_served *s)
 
 /* --- what config.pbtxt says against the model --- */
 
+/* Can the port be what is said, behind so many axes? */
+static bool is_said(const pare_port *port, const pare_config_tensor *said, int skip)
+{
+    const pare_shape *shape = &port->shape;
+    bool fits = port->dtype == PARE_NOTYPE || port->dtype == said->dtype;
+    fits &= shape->rank < 0 || shape->rank == said->shape.rank + skip;
+    for (int d = 0; fits && shape->rank >= 0 && d < said->shape.rank; d++)
+        fits = shape->dim[d + skip] < 0 || said->shape.dim[d] < 0 ||
+               shape->dim[d + skip] == said->shape.dim[d];
+    return fits;
+}
+
+/* Can all be that are there? */
+static bool are_said(const pare_port *ports, int count, const pare_config_tensor *said,
+                     int said_count, int skip)
+{
+    for (int i = 0; i < said_count; i++)
+        for (int k = 0; k < count; k++)
+            if (!strcmp(ports[k].name, said[i].name) && !is_said(&ports[k], &said[i], skip))
+                return false;
+    return true;
+}
+
+/* Where max_batch_size is not said, dims that fit no axis of samples, but whole tensors, are
+   whole: as if it were 0. */
+static bool has_whole_dims(const pare_served *s)
+{
+    bool fits[2];
+    const pare_serve_config *c = &s->options.config;
+    for (int skip = 0; skip < 2; skip++)
+        fits[skip] = are_said(s->input, s->input_count, c->input, c->input_count, skip) &&
+                     are_said(s->output, s->output_count, c->output, c->output_count, skip);
+    return c->is_auto && fits[0] && !fits[1];
+}
+
 static pare_status check_tensor(pare_served *s, const pare_config_tensor *said, pare_port *ports,
                                 int count, const char *kind)
 {
@@ -65,11 +100,7 @@ static pare_status check_tensor(pare_served *s, const pare_config_tensor *said, 
         return PARE_FAIL(&s->ctx, INPUT, "%s: has no %s '%s', which config.pbtxt names",
                          s->options.path, kind, said->name);
     const pare_shape *shape = &ports[i].shape;
-    bool fits = ports[i].dtype == PARE_NOTYPE || ports[i].dtype == said->dtype;
-    fits &= shape->rank < 0 || shape->rank == said->shape.rank + skip;
-    for (int d = 0; fits && shape->rank >= 0 && d < said->shape.rank; d++)
-        fits = shape->dim[d + skip] < 0 || said->shape.dim[d] < 0 ||
-               shape->dim[d + skip] == said->shape.dim[d];
+    const bool fits = is_said(&ports[i], said, skip);
     if (fits && said->labels)
         return pare_labels_read(&s->arena, &ports[i].labels, said->labels_path, said->labels);
     if (fits) return PARE_OK;
@@ -77,7 +108,10 @@ static pare_status check_tensor(pare_served *s, const pare_config_tensor *said, 
                      s->options.path, kind, said->name, pare_type(ports[i].dtype)->name,
                      pare_shape_text(shape, have, sizeof have), pare_type(said->dtype)->name,
                      pare_shape_text(&said->shape, given, sizeof given),
-                     skip ? " behind the axis of samples" : "");
+                     !skip                       ? ""
+                     : s->options.config.is_auto ? " behind the axis of samples, as max_batch_size "
+                                                   "is not given; with 0 dims are whole"
+                                                 : " behind the axis of samples");
 }
 
 static pare_status check_samples(pare_served *s)
@@ -89,7 +123,14 @@ static pare_status check_samples(pare_served *s)
                          "%s: config.pbtxt says max_batch_size %lld, but not every input and "
                          "output has a free first axis",
                          s->options.path, (long long)c->max_batch);
-    if (!samples) c->max_batch = 0;
+    if (!samples || has_whole_dims(s)) {
+        if (c->max_batch && c->asks_batches)
+            pare_log(&s->ctx, PARE_LOG_WARNING, "%s: dynamic_batching makes no batches: %s",
+                     s->options.path,
+                     samples ? "dims of config.pbtxt are whole, and max_batch_size is not given"
+                             : "not every input and output has a free first axis");
+        c->max_batch = 0;
+    }
     if (!c->max_batch) c->merge = false;
     return PARE_OK;
 }
@@ -172,7 +213,7 @@ static pare_status fill(pare_served *s)
         forget_texts(&o->config);
         return PARE_OK;
     }
-    PARE_TRY(pare_onnx_read(&s->ctx, &s->model, o->path));
+    PARE_TRY(pare_onnx_read_copy(&s->ctx, &s->model, o->path)); /* for its file may be replaced */
     PARE_TRY(read_ports(s));
     PARE_TRY(check_samples(s));
     PARE_TRY(pare_sites_open(s));

@@ -144,6 +144,7 @@ static pare_status read_strategy(reader *r, const json_t *batching)
     c->merge = c->max_batch > 0;
     warn_of_others(r, direct, "sequence_batching.direct.",
                    " max_queue_delay_microseconds minimum_slot_utilization ");
+    PARE_TRY(warn_of_order(r, oldest, "sequence_batching.oldest"));
     warn_of_others(r, oldest, "sequence_batching.oldest.",
                    " max_candidate_sequences max_queue_delay_microseconds preserve_ordering ");
     return PARE_OK;
