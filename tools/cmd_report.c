@@ -63,7 +63,7 @@ static void print_loads(pare_tool *tool, const json_t *facts)
         if (strcmp(pare_report_words(one, "command"), "load") != 0) continue;
         pare_print(stdout, "load  %s at %s\n", pare_report_words(one, "model"),
                    pare_report_words(one, "url"));
-        pare_load_print(&tool->arena, one);
+        pare_load_print(&tool->arena, one, tool->common->quiet);
     }
 }
 

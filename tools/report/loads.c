@@ -44,7 +44,7 @@ static void add_series(const pare_chart *c, const series *s)
         pare_text_add(c->text,
                       "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"var(--c%d)\"><title>",
                       pare_chart_x(c, x), pare_chart_y(c, y), s->colour);
-        pare_text_html(c->text, "%s at %g per second: %.3g ms</title></circle>\n", s->name, x, y);
+        pare_text_html(c->text, "%s at %.7g per second: %.3g ms</title></circle>\n", s->name, x, y);
     }
 }
 
@@ -108,7 +108,7 @@ static void add_runs(pare_text *t, const json_t *row, double y, bool *used)
     json_t *one;
     json_array_foreach(json_object_get(row, "batches"), i, one) all +=
         pare_report_number(one, "runs", 0);
-    pare_text_add(t, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g/s</text>\n", LEFT - 10,
+    pare_text_add(t, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.7g/s</text>\n", LEFT - 10,
                   y + 11, pare_report_number(row, "offered_per_s", 0));
     json_array_foreach(json_object_get(row, "batches"), i, one)
     {
