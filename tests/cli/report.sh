@@ -41,6 +41,8 @@ sed -n 's/.*id="facts">\(.*\)<\/script>/\1/p' odd_names.html >odd_island.json
 cat .test.out odd_names.md odd_names.csv odd_island.json >odd_views
 grep -v '^<script>' odd_names.html >>odd_views
 has 'b\\xE2\\x80\\xAE\\x7F' odd_island.json && ! grep -qE "$odd" odd_views && pass odd_names_escaped || fail odd_names_escaped "$(grep -E "$odd" odd_views)"
+works no_table "$pare" report d.json
+grep -q '^warning: d.json: nothing here has a table' .test.err && [ ! -s .test.out ] && pass no_table_said || fail no_table_said "$(cat .test.out .test.err)"
 works another_floor "$pare" report v.json -o f.html --floor 90
 has 'the floor of 90 % is met' f.html && ! has 'is missed' f.html && pass floor_said || fail floor_said "$(grep -c floor f.html)"
 works picture "$pare" report v.json -o r.svg
