@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare report: tables and a page from the facts of any commands. */
+#include "formats/json.h"
 #include "tools/commands.h"
 #include "tools/facts.h"
 #include "tools/load/results.h"
@@ -42,6 +43,8 @@ static pare_status read_all(pare_tool *tool, json_t *all)
     for (int i = 0; i < tool->arg_count; i++) {
         json_t *facts;
         PARE_TRY(pare_facts_read(tool->ctx, &facts, tool->arg[i]));
+        if (!strcmp(pare_report_words(facts, "command"), "load"))
+            json_object_set_new(facts, "source", pare_json_text(tool->arg[i]));
         if (json_array_append_new(all, facts)) return PARE_MEMORY;
     }
     return PARE_OK;

@@ -101,6 +101,13 @@ has '>runs by their samples<' r.html && [ "$(grep -c 'of each model against' r.h
 sed 's/"model": "mlp"/"model": "other <net>"/' facts.json >other.json
 works report_reads_both "$pare" report facts.json other.json -o r.html
 has 'aria-label="Latency of each model' r.html && has 'other &lt;net&gt; at 80 per second' r.html && pass report_joint || fail report_joint "$(grep -c svg r.html)"
+grep -q '^<p class="soft">2 loads</p>$' r.html && ! has 'SQNR' r.html && has 'Knee: the highest offered rate' r.html && pass report_head ||
+    fail report_head "$(grep -m3 'class="soft"' r.html)"
+sed 's|"url": "http:|"url": "http://other:|' facts.json >there.json
+cp facts.json again.json
+works report_names "$pare" report facts.json again.json there.json -o r.html
+has ">mlp at $url, facts.json</text>" r.html && has ">mlp at $url, again.json</text>" r.html && grep -q '>mlp at http://other:[^,]*</text>' r.html &&
+    pass report_legend || fail report_legend "$(grep -o '>mlp[^<]*</text>' r.html)"
 refuses plan_zero 2 "--plan 0" load mlp d.h5 --rate 1 --plan 0
 
 # --- the same accuracy as pare validate ---
