@@ -34,7 +34,7 @@ static const pare_option table[] = {
     PARE_OPT_INT("batch", "N", source.batch, 1, 65536, "samples in a request (1)"),
     PARE_OPT_TEXT("rate", "poisson:A,B,...", rate,
                   "requests a second, one load after the other; poisson: with random gaps, "
-                  "constant: with equal ones"),
+                  "constant: with equal ones, as without either word"),
     PARE_OPT_REAL("duration", "S", duration, 0.001, 1e6,
                   "seconds in which the requests of a rate are due (10)"),
     PARE_OPT_REAL("warmup", "MS", warm_up, 0, 1e7,
@@ -189,7 +189,7 @@ static pare_status tell(job *j, pare_status st)
             json_object_set_new(tool->facts, "plan", pare_load_plan(knee, j->o->plan));
         json_object_set_new(tool->facts, "knee", knee);
     }
-    pare_load_print(&tool->arena, tool->facts);
+    pare_load_print(&tool->arena, tool->facts, tool->common->quiet);
     tool->found = st != PARE_OK;
     return st;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare report: tables and a page from the facts of any commands. */
+#include "formats/json.h"
 #include "tools/commands.h"
 #include "tools/facts.h"
 #include "tools/load/results.h"
@@ -42,6 +43,8 @@ static pare_status read_all(pare_tool *tool, json_t *all)
     for (int i = 0; i < tool->arg_count; i++) {
         json_t *facts;
         PARE_TRY(pare_facts_read(tool->ctx, &facts, tool->arg[i]));
+        if (!strcmp(pare_report_words(facts, "command"), "load"))
+            json_object_set_new(facts, "source", pare_json_text(tool->arg[i]));
         if (json_array_append_new(all, facts)) return PARE_MEMORY;
     }
     return PARE_OK;
@@ -54,17 +57,32 @@ pare_status pare_report_csv(pare_ctx *ctx, const json_t *comparisons, const char
     return pare_page_write(&text, path);
 }
 
-static void print_loads(pare_tool *tool, const json_t *facts)
+static size_t print_loads(pare_tool *tool, const json_t *facts)
 {
-    size_t i;
+    size_t i, n = 0;
     json_t *one;
     json_array_foreach((json_t *)facts, i, one)
     {
         if (strcmp(pare_report_words(one, "command"), "load") != 0) continue;
         pare_print(stdout, "load  %s at %s\n", pare_report_words(one, "model"),
                    pare_report_words(one, "url"));
-        pare_load_print(&tool->arena, one);
+        pare_load_print(&tool->arena, one, tool->common->quiet);
+        n++;
     }
+    return n;
+}
+
+static void print_all(pare_tool *tool, const report_options *o, const json_t *facts,
+                      const json_t *comparisons)
+{
+    size_t tables = json_array_size(comparisons);
+    pare_report_print(&tool->arena, comparisons, stdout);
+    tables += print_loads(tool, facts);
+    tables += pare_report_print_shadows(&tool->arena, facts, stdout);
+    if (!tables && !o->output && !o->csv && !o->markdown)
+        pare_log(tool->ctx, PARE_LOG_WARNING,
+                 "%s: nothing here has a table; the page says what was done (-o report.html)",
+                 tool->arg[0]);
 }
 
 static pare_status write_all(pare_tool *tool, const report_options *o, const json_t *facts,
@@ -76,8 +94,7 @@ static pare_status write_all(pare_tool *tool, const report_options *o, const jso
     if (o->markdown)
         PARE_TRY(pare_report_markdown(&tool->arena, comparisons, o->floor, o->markdown));
     if (pruning) return pare_prune_show(tool, first, stdout, o->output);
-    pare_report_print(&tool->arena, comparisons, stdout);
-    print_loads(tool, facts);
+    print_all(tool, o, facts, comparisons);
     if (!o->output) return PARE_OK;
     return pare_report_write(tool->ctx, facts, comparisons, o->floor, o->output, NULL);
 }
@@ -100,12 +117,13 @@ const pare_command pare_command_report = {
     .min = 1,
     .max = -1,
     .summary = "show what commands wrote with --json as tables and one HTML file",
-    .detail = "What validate compared is first; what others say of the same models (bench, "
-              "inspect, quantize,\n"
-              "prune, distill, and bench's --profile) is put beside it. The page holds all it "
-              "needs, and reads\n"
-              "without scripts. What load found has a picture of its own.\n"
-              "One 'prune --json' with a comparison, alone, has a page of its own.",
+    .detail =
+        "What validate compared is first; what others say of the same models (bench, "
+        "inspect, quantize,\n"
+        "prune, distill, and bench's --profile) is put beside it. The page holds all it "
+        "needs, and reads\n"
+        "without scripts. What load found has a picture of its own, serve's shadows a table.\n"
+        "One 'prune --json' with a comparison, alone, has a page of its own.",
     .example = "pare report resnet.json vit.json -o report.html",
     .options = table,
     .size = sizeof(report_options),

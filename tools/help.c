@@ -99,7 +99,8 @@ static void print_commands(FILE *file, const char *group)
 {
     for (const pare_command *const *c = pare_commands; *c; c++)
         if (!group || in_group(*c, group)) fprintf(file, "  %-20s%s\n", (*c)->name, (*c)->summary);
-    fprintf(file, "\n'pare COMMAND --help' shows a command's options and an example.\n");
+    fprintf(file, "\n'pare COMMAND --help', or 'pare help COMMAND', shows a command's options and "
+                  "an example.\n");
 }
 
 void pare_help_overview(FILE *file)

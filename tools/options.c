@@ -166,18 +166,38 @@ static pare_status parse_number(pare_ctx *ctx, const char *what, const pare_opti
 
 /* Decimal and binary units, in any case; a bare number is refused, for it could be either of bytes
    and of MB. */
+static const struct {
+    const char *name;
+    double bytes;
+} units[] = {{"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+             {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+enum { UNITS = sizeof units / sizeof *units };
+
 double pare_bytes_parse(const char *text)
 {
-    static const struct {
-        const char *name;
-        double bytes;
-    } unit[] = {{"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
-                {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     char *end;
     double value = strtod(text, &end);
-    for (size_t i = 0; end != text && i < sizeof unit / sizeof *unit; i++)
-        if (!strcasecmp(end, unit[i].name)) return value * unit[i].bytes;
+    for (int i = 0; end != text && i < UNITS; i++)
+        if (!strcasecmp(end, units[i].name)) return value * units[i].bytes;
     return NAN;
+}
+
+/* One always is exact: a number of KiB has a finite binary fraction, which 17 digits give back. */
+const char *pare_bytes_exact(int64_t bytes, char *text, size_t size)
+{
+    enum { DIGITS = 17 };
+    char one[32];
+    *text = 0;
+    for (int i = 0; i < UNITS; i++) {
+        for (int digits = 1; digits <= DIGITS; digits++) {
+            snprintf(one, sizeof one, "%.*g%s", digits, (double)bytes / units[i].bytes,
+                     units[i].name);
+            if (strchr(one, 'e') || pare_bytes_parse(one) != (double)bytes) continue;
+            if (!*text || strlen(one) < strlen(text)) snprintf(text, size, "%s", one);
+            break;
+        }
+    }
+    return text;
 }
 
 static pare_status parse_bytes(pare_ctx *ctx, const char *what, const pare_option *o,

@@ -151,6 +151,9 @@ PARE_NODISCARD pare_status pare_option_set(pare_arena *arena, const char *what,
 
 /* A size with its unit, "2GB" or "512MiB", in bytes; NAN where it is none. */
 double pare_bytes_parse(const char *text);
+/* "256MiB", "400kB": the shortest size with a unit that pare_bytes_parse reads as so many bytes
+   (0 to 2^53), decimal of two as short; into text (at least 32 bytes), which is returned. */
+const char *pare_bytes_exact(int64_t bytes, char *text, size_t size);
 
 void pare_help_print(FILE *file, const pare_command *command);
 void pare_help_overview(FILE *file);

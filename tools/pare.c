@@ -30,6 +30,14 @@ static int shown(int status)
     return 1;
 }
 
+/* "pare help serve" is "pare serve --help". */
+static void help_is_an_option(char **argv, int argc)
+{
+    static char option[] = "--help";
+    for (int i = 1; i + 1 < argc; i++) argv[i] = argv[i + 1];
+    argv[argc - 1] = option;
+}
+
 int main(int argc, char **argv)
 {
     pare_ctx ctx;
@@ -41,6 +49,7 @@ int main(int argc, char **argv)
         pare_help_markdown(stdout);
         return shown(0);
     }
+    if (argc > 2 && !strcmp(argv[1], "help")) help_is_an_option(argv, argc);
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
         !strcmp(argv[1], "help")) {
         pare_help_overview(argc < 2 ? stderr : stdout);

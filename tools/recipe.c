@@ -57,8 +57,7 @@ static json_t *value_of(const pare_option *o, const void *options)
         char bytes[32];
         const int64_t v = *(const int64_t *)field;
         if (!((double)v >= o->low && (double)v <= o->high)) return NULL;
-        snprintf(bytes, sizeof bytes, "%.17gkB", (double)v / 1e3);
-        return json_string(bytes);
+        return json_string(pare_bytes_exact(v, bytes, sizeof bytes));
     }
     case PARE_OPTION_REAL: {
         const double v = *(const double *)field;

@@ -98,6 +98,18 @@ static void shuffle(int64_t *item, int64_t n, uint64_t seed)
     }
 }
 
+static pare_status refuse_none(pare_ctx *ctx, const pare_source_options *options, int64_t own)
+{
+    char advice[48] = "";
+    if (own > 1) snprintf(advice, sizeof advice, ", %lld are advised", (long long)own);
+    return PARE_FAIL(ctx, INPUT, "%s: 0 samples%s; at least one is needed%s", options->data,
+                     options->samples == 0 ? " were asked for (--samples)"
+                     : options->range      ? " are in this range (--range)"
+                                           : " in the file",
+                     advice);
+}
+
+/* own: how many a command takes where it is not told; below 0: all. */
 static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_options *options,
                           int64_t own)
 {
@@ -108,12 +120,7 @@ static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_o
                  options->data, (long long)(last - first), options->range ? " in this range" : "",
                  (long long)options->samples);
     if (wanted < 0 || wanted > last - first) wanted = last - first;
-    if (!wanted)
-        return PARE_FAIL(tool->ctx, INPUT,
-                         "%s: 0 samples%s; at least one is needed, 512 are advised", options->data,
-                         options->samples == 0 ? " were asked for (--samples)"
-                         : options->range      ? " are in this range (--range)"
-                                               : " in the file");
+    if (!wanted) return refuse_none(tool->ctx, options, own);
     out->samples = pare_arena_alloc(&tool->arena, (size_t)wanted, sizeof *out->samples);
     if (!out->samples) return PARE_MEMORY;
     pare_data_spread(first, last, wanted, out->samples);

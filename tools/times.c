@@ -76,27 +76,28 @@ static bool judge(json_t *notes, const pare_times *times, const double *sorted, 
     return stable;
 }
 
-/* A percentile into latency, where enough runs were made. */
-static void add_percentile(json_t *latency, json_t *notes, const double *sorted, size_t n, double q)
+/* A percentile into latency, where enough runs (unit: "runs", "answers") were made. */
+static void add_percentile(json_t *latency, json_t *notes, const double *sorted, size_t n,
+                           const char *unit, double q)
 {
     char name[32];
     const int64_t needed = pare_stats_needed(q);
     if ((int64_t)n < needed) {
-        pare_json_note(notes, "p%g is not given: it needs %lld runs, there are %zu; measure longer",
-                       q, (long long)needed, n);
+        pare_json_note(notes, "p%g is not given: it needs %lld %s, there are %zu; measure longer",
+                       q, (long long)needed, unit, n);
         return;
     }
     snprintf(name, sizeof name, "p%g", q);
     json_object_set_new(latency, name, json_real(pare_stats_percentile(sorted, n, q)));
 }
 
-json_t *pare_latency_json(const double *sorted, size_t n, const double *percentiles, int count,
-                          json_t *notes)
+json_t *pare_latency_json(const double *sorted, size_t n, const char *unit,
+                          const double *percentiles, int count, json_t *notes)
 {
     json_t *latency = json_pack(
         "{s:f, s:f, s:f, s:f}", "median", pare_stats_percentile(sorted, n, 50), "mean",
         pare_stats_mean(sorted, n), "min", n ? sorted[0] : 0.0, "max", n ? sorted[n - 1] : 0.0);
-    for (int i = 0; i < count; i++) add_percentile(latency, notes, sorted, n, percentiles[i]);
+    for (int i = 0; i < count; i++) add_percentile(latency, notes, sorted, n, unit, percentiles[i]);
     return latency;
 }
 
@@ -120,7 +121,7 @@ json_t *pare_times_json(pare_ctx *ctx, const pare_times *times, double batch,
     pare_stats_sort(sorted, n);
     json_t *notes = json_array();
     bool stable = judge(notes, times, sorted, drift);
-    json_t *latency = pare_latency_json(sorted, n, percentiles, percentile_count, notes);
+    json_t *latency = pare_latency_json(sorted, n, "runs", percentiles, percentile_count, notes);
     json_t *json = json_pack("{s:o, s:I, s:f, s:f, s:f, s:b, s:o}", "latency_ms", latency, "runs",
                              (json_int_t)n, "throughput_per_s",
                              times->wall > 0 ? batch * (double)n / times->wall : 0.0,

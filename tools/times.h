@@ -14,9 +14,10 @@ PARE_NODISCARD pare_status pare_percentiles_parse(pare_ctx *ctx, const char *tex
                                                   int *count);
 
 /* {median, mean, min, max, p90, ...} of n ascending values; percentiles: (count), of which those
-   that need more values (pare_stats_needed) are left out, and a note says how many they need. */
-json_t *pare_latency_json(const double *sorted, size_t n, const double *percentiles, int count,
-                          json_t *notes);
+   that need more values (pare_stats_needed) are left out, and a note says how many they need; unit:
+   what the values are of, "runs". */
+json_t *pare_latency_json(const double *sorted, size_t n, const char *unit,
+                          const double *percentiles, int count, json_t *notes);
 
 /* {latency_ms: {median, mean, min, max, p90, p95, p99, ...}, latency_interval, runs,
    throughput_per_s, coefficient_of_variation, drift, stable, notes: [...]}, of windows also windows

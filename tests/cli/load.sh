@@ -67,6 +67,7 @@ refuses wrong_map 1 "--map pixels=/input|'input'" load mlp d.h5 --rate 1 --map p
 refuses wrong_shape 1 "flat.h5|has shape [24,1]|input 'input'" load mlp flat.h5 --rate 1
 refuses no_file 1 "none.h5" load mlp none.h5 --rate 1
 refuses no_samples 1 "d.h5: 0 samples" load mlp d.h5 --rate 1 --range 3:3
+refuses zero_samples 1 "d.h5: 0 samples were asked for (--samples); at least one is needed, 1000 are advised" load mlp d.h5 --rate 1 --samples 0
 refuses few_samples 1 "d.h5: 24 samples, --batch 25" load mlp d.h5 --rate 1 --batch 25
 works data_large "$pare" data import -q -o large.h5 --npy large.npy
 refuses large_batch 1 "$url: model 'mlp': the first request failed: HTTP 400|33 samples" load mlp large.h5 --rate 1 --batch 33
@@ -76,6 +77,8 @@ refuses none_due 2 "no request is due" load mlp d.h5 --rate poisson:0.001 --dura
 
 works constant load mlp d.h5 --rate constant:40,80 --duration 1 --plan 1000 --json facts.json
 says constant_knee "knee  not known: p99 needs 1000 answers"
+if has 'note  ' .test.out; then fail quiet_has_no_notes "$(grep note .test.out)"; else pass quiet_has_no_notes; fi
+fact constant_note 'p99 is not given: it needs 1000 answers, there are'
 says constant_head "offered/s  sent  answered  shed  failed"
 [ "$(grep -c '"offered_per_s"' facts.json)" = 2 ] && pass rows || fail rows "$(cat facts.json)"
 for n in 40 80; do fact "sent_$n" "\"sent\": $n,"; fact "answered_$n" "\"answered\": $n,"; done
@@ -89,12 +92,22 @@ fact plan '"text": "not known for 1000 per second'
 if grep -q '"first_error"' facts.json; then fail no_error "$(cat facts.json)"; else pass no_error; fi
 works report_reads "$pare" report facts.json -o r.html
 says report_table "offered/s  sent  answered  shed  failed"
+says report_notes "note  40/s: p99 is not given"
+works report_quiet "$pare" report -q facts.json
+if has 'note  ' .test.out; then fail report_quiet_notes "$(grep note .test.out)"; else pass report_quiet_notes; fi
 [ "$(grep -c '<title>median at ' r.html)" = 2 ] && has '<h2>Under load</h2>' r.html && pass report_picture || fail report_picture "$(grep -c title r.html)"
 
 has '>runs by their samples<' r.html && [ "$(grep -c 'of each model against' r.html)" = 0 ] && pass report_batches || fail report_batches "$(grep -c svg r.html)"
 sed 's/"model": "mlp"/"model": "other <net>"/' facts.json >other.json
 works report_reads_both "$pare" report facts.json other.json -o r.html
 has 'aria-label="Latency of each model' r.html && has 'other &lt;net&gt; at 80 per second' r.html && pass report_joint || fail report_joint "$(grep -c svg r.html)"
+grep -q '^<p class="soft">2 loads</p>$' r.html && ! has 'SQNR' r.html && has 'Knee: the highest offered rate' r.html && pass report_head ||
+    fail report_head "$(grep -m3 'class="soft"' r.html)"
+sed 's|"url": "http:|"url": "http://other:|' facts.json >there.json
+cp facts.json again.json
+works report_names "$pare" report facts.json again.json there.json -o r.html
+has ">mlp at $url, facts.json</text>" r.html && has ">mlp at $url, again.json</text>" r.html && grep -q '>mlp at http://other:[^,]*</text>' r.html &&
+    pass report_legend || fail report_legend "$(grep -o '>mlp[^<]*</text>' r.html)"
 refuses plan_zero 2 "--plan 0" load mlp d.h5 --rate 1 --plan 0
 
 # --- the same accuracy as pare validate ---
@@ -139,7 +152,7 @@ wait $loading
 got=$?
 [ $got = 1 ] && has 'pare: interrupted' .test.err && [ "$(grep -c . .test.err)" = 1 ] && pass interrupted ||
     fail interrupted "exit $got: $(cat .test.err)"
-says interrupted_row "cut short after"
+fact interrupted_row "cut short after"
 fact interrupted_facts '"answered": [1-9]'
 begins constant:50,60
 ends && pass end || fail end "$(cat .test.served)"
@@ -147,8 +160,15 @@ wait $loading
 got=$?
 [ $got = 1 ] && has "$url: model 'mlp': the server has ended" .test.err && [ "$(grep -c . .test.err)" = 1 ] && pass ended ||
     fail ended "exit $got: $(cat .test.err)"
-says ended_row "cut short after"
+fact ended_row "cut short after"
 fact ended_facts '"answered": [1-9]'
+
+# --- no answer in time: the server holds requests longer than the timeout, but for the first one ---
+starts "$zoo/mlp.onnx" --max-delay 3000000
+works late "$pare" load "$url" --model mlp --data bare.h5 --warmup 0 --rate constant:20 --duration 0.5 --timeout 1 --json facts.json
+fact late_failed '"failed": [1-9]'
+fact late_first '"first_error": "no answer within 1 s of when it was due"'
+ends || fail late_end "$(cat .test.served)"
 
 # --- a queue that is full, a token ---
 echo 'secret-word' >token

@@ -41,6 +41,13 @@ sed -n 's/.*id="facts">\(.*\)<\/script>/\1/p' odd_names.html >odd_island.json
 cat .test.out odd_names.md odd_names.csv odd_island.json >odd_views
 grep -v '^<script>' odd_names.html >>odd_views
 has 'b\\xE2\\x80\\xAE\\x7F' odd_island.json && ! grep -qE "$odd" odd_views && pass odd_names_escaped || fail odd_names_escaped "$(grep -E "$odd" odd_views)"
+works no_table "$pare" report d.json
+grep -q '^warning: d.json: nothing here has a table' .test.err && [ ! -s .test.out ] && pass no_table_said || fail no_table_said "$(cat .test.out .test.err)"
+marks=', "stable": false, "emulated": true, "latency_ms"'
+validate "$(model a.onnx aa "$timed"), $(model b.onnx bb "$(echo "$kept" | sed "s/, \"latency_ms\"/$marks/")")" >marks.json
+works marks "$pare" report marks.json -o marks.html
+has 'whose 16-bit arithmetic the CPU emulates' marks.html && has '* marks one that was unstable' marks.html && has 'The dashed line' marks.html &&
+    ! has 'whose 16-bit' r.html && ! has 'was unstable' r.html && has 'The dashed line' r.html && pass notes_of_what_is_there || fail notes_of_what_is_there "$(grep -A9 'How to read' r.html marks.html)"
 works another_floor "$pare" report v.json -o f.html --floor 90
 has 'the floor of 90 % is met' f.html && ! has 'is missed' f.html && pass floor_said || fail floor_said "$(grep -c floor f.html)"
 works picture "$pare" report v.json -o r.svg

@@ -40,6 +40,9 @@ holds shadow_metrics 'pare_shadow_requests_total{model="mlp",shadow="cnn",outcom
 ends && pass shadow_end || fail shadow_end "$(cat .test.served)"
 has '"compared": 4,' facts.json && has '"agreement_interval"' facts.json && pass shadow_facts || fail shadow_facts "$(cat facts.json)"
 works shadow_report "$pare" report facts.json -o report.html
+grep -q '^<p class="soft">1 shadow</p>$' report.html && ! has 'How to read it' report.html && pass shadow_head || fail shadow_head "$(grep -m2 'class="soft"' report.html)"
+says shadow_table "model  shadow  answered  compared  dropped  failed"
+says shadow_row "mlp    cnn            8         4"
 has '<h2>Shadows</h2>' report.html && pass shadow_page || fail shadow_page "no part of shadows"
 
 # --- shares ---

@@ -20,6 +20,14 @@ done
 if [ -z "$wrong" ]; then pass every_help; else fail every_help "$wrong"; fi
 works group_help "$pare" data --help
 says group_help_lists "data import"
+for command in load serve "data import"; do
+    # shellcheck disable=SC2086 # two words
+    "$pare" help $command >.test.help 2>.test.err && "$pare" $command --help >.test.out && cmp -s .test.help .test.out && has "usage: pare $command" .test.help &&
+        pass "help_of_${command% *}" || fail "help_of_${command% *}" "$(head -2 .test.help .test.err)"
+done
+works help_of_group "$pare" help data
+says help_of_group_lists "data import"
+refuses help_of_none 2 "no command 'valdate'|validate" "$pare" help valdate
 { "$pare" --help && "$pare" data --help && "$pare" quantize --help && "$pare" ops --help; } >.test.out 2>&1
 if grep -q ' $' .test.out; then fail help_ends_lines "$(grep -m1 ' $' .test.out)"; else pass help_ends_lines; fi
 refuses no_command 2 "no command 'valdate'|validate" "$pare" valdate

@@ -34,6 +34,7 @@ static void rates_are_read(void **state)
         pare_ctx_clear(&ctx);
         assert_int_equal(pare_load_rates_parse(&ctx, &r, wrong[i]), PARE_USAGE);
         assert_non_null(strstr(ctx.message, wrong[i]));
+        assert_non_null(strstr(ctx.message, "up to 64 rates, each above 0 and at most 1000000"));
     }
 }
 
@@ -402,12 +403,14 @@ static void percentiles_are_those_of_the_values(void **state)
     assert_int_equal(pare_percentiles_parse(&ctx, "90,99,99.9", q, &count), PARE_OK);
     assert_int_equal(count, 3);
     for (int i = 0; i <= 1000; i++) ms[i] = i;
-    json_t *notes = json_array(), *json = pare_latency_json(ms, 1001, q, count, notes);
+    json_t *notes = json_array(), *json = pare_latency_json(ms, 1001, "answers", q, count, notes);
     assert_true(fabs(pare_report_number(json, "median", 0) - 500) < 1e-9);
     assert_true(fabs(pare_report_number(json, "p90", 0) - 900) < 1e-9);
     assert_true(fabs(pare_report_number(json, "p99", 0) - 990) < 1e-9);
     assert_null(json_object_get(json, "p99.9")); /* needs 10,000 */
     assert_int_equal(json_array_size(notes), 1);
+    assert_non_null(strstr(json_string_value(json_array_get(notes, 0)),
+                           "p99.9 is not given: it needs 10000 answers, there are 1001"));
     json_decref(json);
     json_decref(notes);
     assert_int_equal(pare_percentiles_parse(&ctx, "90,", q, &count), PARE_USAGE);
@@ -476,6 +479,11 @@ static void a_plan_has_servers_enough(void **state)
     plan_is(true, false, 3, "3 for 1000 per second, each given 400");
     plan_is(true, true, 3, "at most 3");
     plan_is(false, false, -1, "not known");
+    json_t *knee = json_pack("{s:f}", "offered_per_s", 1e6), *plan = pare_load_plan(knee, 2.5e7);
+    assert_string_equal(json_string_value(json_object_get(plan, "text")),
+                        "25 for 25000000 per second, each given 1000000");
+    json_decref(plan);
+    json_decref(knee);
 }
 
 static void a_row_has_what_was_found(void **state)

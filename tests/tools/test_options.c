@@ -190,6 +190,26 @@ static void a_long_list_keeps_its_order(void **state)
     assert_true(f->arena.bytes < (size_t)COUNT * 100);
 }
 
+static void sizes_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t bytes;
+        const char *text;
+    } plain[] = {{0, "0kB"},          {1000, "1kB"},       {1024, "1KiB"},
+                 {400000, "400kB"},   {1500000, "1.5MB"},  {256 << 20, "256MiB"},
+                 {5LL << 40, "5TiB"}, {2000000000, "2GB"}, {1234567, "1234.567kB"}};
+    char text[32];
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        assert_string_equal(pare_bytes_exact(plain[i].bytes, text, sizeof text), plain[i].text);
+    uint64_t random = 1;
+    for (int i = 0; i < 1000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const int64_t bytes = (int64_t)(random >> (11 + i % 40));
+        assert_true((int64_t)pare_bytes_parse(pare_bytes_exact(bytes, text, sizeof text)) == bytes);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -197,6 +217,7 @@ int main(void)
         TEST(every_kind_is_read), TEST(defaults_hold_and_dashes_end_options),
         TEST(mistakes_are_named), TEST(commands_are_found),
         TEST(tables_are_whole),   TEST(a_long_list_keeps_its_order),
+        TEST(sizes_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,27 @@ static void percentiles_of_bins_are_near(void **state)
     assert_int_equal(bins.bin[0] + bins.bin[PARE_TIME_BINS - 1], 2);
 }
 
+static void a_p99_needs_requests_enough(void **state)
+{
+    (void)state;
+    pare_shadow_stats stats;
+    pare_shadow_stats_init(&stats);
+    for (int i = 1; i <= 1000; i++) {
+        stats.compared++;
+        for (int k = 0; k < 2; k++) {
+            pare_time_bins_add(&stats.whole[k], 1e-3);
+            pare_time_bins_add(&stats.compute[k], 1e-3);
+        }
+        if (i < 999) continue;
+        json_t *json = pare_shadow_stats_json(&stats), *pair = json_object_get(json, "compute_ms");
+        const json_t *times = json_object_get(pair, "shadow");
+        assert_non_null(json_object_get(times, "median"));
+        assert_int_equal(json_object_get(times, "p99") != NULL, i == 1000);
+        json_decref(json);
+    }
+    pare_shadow_stats_free(&stats);
+}
+
 static void shares_are_exact(void **state)
 {
     static const double shares[] = {0, 0.1, 0.25, 1.0 / 3, 0.9, 1};
@@ -238,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(percentiles_of_bins_are_near),
+        cmocka_unit_test(a_p99_needs_requests_enough),
         cmocka_unit_test(shares_are_exact),
         cmocka_unit_test(errors_and_agreement_are_those_of_hand),
         cmocka_unit_test(bad_rules_are_refused),

@@ -282,7 +282,11 @@ static void note_reply(const connection *c, CURLcode code, pare_client_reply *ou
     out->status = (int)status;
     if (code == CURLE_COULDNT_CONNECT) curl_easy_getinfo(c->easy, CURLINFO_OS_ERRNO, &os);
     out->refused = os == ECONNREFUSED;
-    if (!status) out->error = *c->error ? c->error : curl_easy_strerror(code);
+    out->timed_out = code == CURLE_OPERATION_TIMEDOUT;
+    if (status) return;
+    out->error = out->timed_out ? "no answer in time"
+                 : *c->error    ? c->error
+                                : curl_easy_strerror(code);
 }
 
 int pare_client_next(pare_client *client, pare_client_reply *out)

@@ -27,6 +27,7 @@ typedef struct pare_client_reply {
     int status;        /* of HTTP; 0: none came */
     const char *error; /* where status is 0: why */
     bool refused;      /* no one listens any more */
+    bool timed_out;    /* none came in the request's seconds */
     const char *body;
     size_t bytes, json_bytes; /* json_bytes: Inference-Header-Content-Length; 0: there was none */
 } pare_client_reply;

@@ -57,6 +57,18 @@ static pare_status wait(void *user, double until)
     return pare_client_wait(u->drive->client, until);
 }
 
+/* The first error of a rate. What the client was given is what was left of the timeout: a request
+   that waited long for a connection gets less, which would say little. */
+static void note_error(const under_way *u, const pare_client_reply *reply)
+{
+    pare_load_row *row = u->row;
+    if (reply->timed_out)
+        snprintf(row->error, sizeof row->error, "no answer within %.7g s of when it was due",
+                 u->drive->load.timeout);
+    else
+        (void)pare_client_error(reply, row->error, sizeof row->error);
+}
+
 static int next(void *user, pare_load_end *end)
 {
     enum { UNAVAILABLE = 503 };
@@ -73,8 +85,7 @@ static int next(void *user, pare_load_end *end)
                                          : PARE_LOAD_FAILED;
     if (*end == PARE_LOAD_ANSWERED && is_counted)
         pare_load_top1_add(&u->row->top1, u->drive->requests, i, &reply);
-    if (*end == PARE_LOAD_FAILED && is_counted && !u->row->error[0])
-        (void)pare_client_error(&reply, u->row->error, sizeof u->row->error);
+    if (*end == PARE_LOAD_FAILED && is_counted && !u->row->error[0]) note_error(u, &reply);
     return c;
 }
 
@@ -112,8 +123,8 @@ pare_status pare_load_rate_check(const pare_load_drive *d, double per_s)
     pare_free(due);
     if (is_counted) return PARE_OK;
     return PARE_FAIL(d->tool->ctx, USAGE,
-                     "--rate: at %g per second no request is due in the %g s after the warm-up of "
-                     "%g s",
+                     "--rate: at %.7g per second no request is due in the %.7g s after the warm-up "
+                     "of %.7g s",
                      per_s, d->load.duration, d->load.warm_up);
 }
 

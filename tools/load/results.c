@@ -74,8 +74,9 @@ json_t *pare_load_row_json(pare_load_row *row, const double *percentiles, int co
     add_notes(row, notes);
     if (r->answered) {
         pare_stats_sort(r->ms, r->answered);
-        json_object_set_new(json, "latency_ms",
-                            pare_latency_json(r->ms, r->answered, percentiles, count, notes));
+        json_object_set_new(
+            json, "latency_ms",
+            pare_latency_json(r->ms, r->answered, "answers", percentiles, count, notes));
     }
     if (row->error[0]) json_object_set_new(json, "first_error", pare_json_text(row->error));
     if (row->work.runs > 0) {
@@ -111,7 +112,7 @@ static json_t *knee_unknown(const pare_load_row *row)
 {
     char text[200];
     snprintf(text, sizeof text,
-             "not known: p99 needs %lld answers, at %g per second there were %zu; measure longer "
+             "not known: p99 needs %lld answers, at %.7g per second there were %zu; measure longer "
              "(--duration)",
              (long long)pare_stats_needed(KNEE_PERCENTILE), row->offered, row->result.answered);
     return json_pack("{s:b, s:s}", "highest", 0, "text", text);
@@ -137,7 +138,7 @@ json_t *pare_load_knee(const pare_load_row *rows, int count)
         return json_pack("{s:b, s:s}", "highest", 0, "text",
                          "none: no rate was answered at 99 % without shedding and with p99 at most "
                          "twice that of the lowest");
-    snprintf(text, sizeof text, "%s%g per second%s (p99 %.3g ms)",
+    snprintf(text, sizeof text, "%s%.7g per second%s (p99 %.3g ms)",
              knee == highest ? "not reached: " : "", knee->offered,
              knee == highest ? ", the highest rate, was still answered" : "", tail_of(knee));
     return json_pack("{s:f, s:b, s:s}", "offered_per_s", knee->offered, "highest", knee == highest,
@@ -150,11 +151,12 @@ json_t *pare_load_plan(const json_t *knee, double rate_per_s)
     const double each = pare_report_number(knee, "offered_per_s", NAN);
     const bool highest = json_is_true(json_object_get(knee, "highest"));
     if (isnan(each)) {
-        snprintf(text, sizeof text, "not known for %g per second, as the knee is not", rate_per_s);
+        snprintf(text, sizeof text, "not known for %.12g per second, as the knee is not",
+                 rate_per_s);
         return json_pack("{s:f, s:b, s:s}", "rate_per_s", rate_per_s, "at_most", 0, "text", text);
     }
     const double servers = ceil(rate_per_s / each);
-    snprintf(text, sizeof text, "%s%.0f for %g per second, each given %g",
+    snprintf(text, sizeof text, "%s%.0f for %.12g per second, each given %.7g",
              highest ? "at most " : "", servers, rate_per_s, each);
     return json_pack("{s:f, s:I, s:b, s:s}", "rate_per_s", rate_per_s, "servers",
                      (json_int_t)servers, "at_most", highest, "text", text);
@@ -205,7 +207,7 @@ unsigned pare_load_parts(const json_t *rates)
     return pare_report_any(rates, "top1") ? WITH_TOP1 : 0;
 }
 
-void pare_load_print(pare_arena *arena, const json_t *facts)
+void pare_load_print(pare_arena *arena, const json_t *facts, bool quiet)
 {
     pare_grid grid;
     json_t *row, *text;
@@ -214,9 +216,10 @@ void pare_load_print(pare_arena *arena, const json_t *facts)
     pare_grid_table(&grid, arena, pare_load_columns, pare_load_parts(rates));
     json_array_foreach(rates, i, row) pare_grid_row(&grid, row, NULL, NULL);
     pare_table_print(&grid.table, stdout);
-    json_array_foreach(rates, i, row) json_array_foreach(json_object_get(row, "notes"), k, text)
-        pare_print(stdout, "note  %g/s: %s\n", pare_report_number(row, "offered_per_s", 0),
-                   json_is_string(text) ? json_string_value(text) : "");
+    if (!quiet)
+        json_array_foreach(rates, i, row) json_array_foreach(json_object_get(row, "notes"), k, text)
+            pare_print(stdout, "note  %.7g/s: %s\n", pare_report_number(row, "offered_per_s", 0),
+                       json_is_string(text) ? json_string_value(text) : "");
     const char *knee = json_string_value(json_object_get(json_object_get(facts, "knee"), "text"));
     if (knee) pare_print(stdout, "knee  %s\n", knee);
     const char *plan = json_string_value(json_object_get(json_object_get(facts, "plan"), "text"));

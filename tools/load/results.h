@@ -38,6 +38,7 @@ json_t *pare_load_plan(const json_t *knee, double rate_per_s);
 extern const pare_column pare_load_columns[];
 unsigned pare_load_parts(const json_t *rates);
 
-/* The table, a row a rate, then notes, knee and plan, of a command's facts, to standard output. */
-void pare_load_print(pare_arena *arena, const json_t *facts);
+/* The table, a row a rate, then notes, knee and plan, of a command's facts, to standard output;
+   quiet: no notes. */
+void pare_load_print(pare_arena *arena, const json_t *facts, bool quiet);
 #endif

@@ -24,10 +24,11 @@ pare_status pare_load_rates_parse(pare_ctx *ctx, pare_load_rates *out, const cha
         const double value = strtod(at, &end);
         if (end == at || (*end && *end != ',') || !(value > 0 && value <= MOST_PER_S) ||
             out->count == PARE_LOAD_RATES)
-            return PARE_FAIL(ctx, USAGE,
-                             "--rate %s: expected poisson:A,B,... or constant:A,B,..., up to %d "
-                             "requests a second above 0 and up to %.0f",
-                             text, PARE_LOAD_RATES, MOST_PER_S);
+            return PARE_FAIL(
+                ctx, USAGE,
+                "--rate %s: expected poisson:A,B,..., constant:A,B,... or A,B,...: up to %d "
+                "rates, each above 0 and at most %.0f requests a second",
+                text, PARE_LOAD_RATES, MOST_PER_S);
         out->per_s[out->count++] = value;
         at = *end ? end + 1 : NULL;
     }
@@ -67,13 +68,14 @@ pare_status pare_load_schedule(pare_ctx *ctx, double **out, size_t *count, bool 
     *out = NULL;
     *count = 0;
     if (per_s * seconds > MOST)
-        return PARE_FAIL(ctx, USAGE, "--rate: %g per second for %g s are more than %.0f requests",
-                         per_s, seconds, MOST);
+        return PARE_FAIL(ctx, USAGE,
+                         "--rate: %.7g per second for %.7g s are more than %.0f requests", per_s,
+                         seconds, MOST);
     pare_status st = is_poisson ? draw_poisson(ctx, out, count, per_s, seconds, seed)
                                 : draw_constant(ctx, out, count, per_s, seconds);
     if (st == PARE_OK && !*count)
-        st = PARE_FAIL(ctx, USAGE, "--rate: at %g per second no request is due within %g s", per_s,
-                       seconds);
+        st = PARE_FAIL(ctx, USAGE, "--rate: at %.7g per second no request is due within %.7g s",
+                       per_s, seconds);
     if (st == PARE_OK) return PARE_OK;
     pare_free(*out);
     *out = NULL;

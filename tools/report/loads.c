@@ -14,7 +14,14 @@ typedef struct series {
     const char *path, *name;
     int colour;
 } series;
-enum { MOST_SERIES = PARE_CHART_COLOURS, WIDTH = 980, HEIGHT = 320 };
+enum {
+    MOST_SERIES = PARE_CHART_COLOURS,
+    WIDTH = 980,
+    HEIGHT = 320,
+    NAME = 160,
+    LEFT_EDGE = 54,
+    LINE = 18
+};
 
 /* A point of a row; false: it has none. */
 static bool point_of(const json_t *row, const char *path, double *x, double *y)
@@ -44,9 +51,11 @@ static void add_series(const pare_chart *c, const series *s)
         pare_text_add(c->text,
                       "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"var(--c%d)\"><title>",
                       pare_chart_x(c, x), pare_chart_y(c, y), s->colour);
-        pare_text_html(c->text, "%s at %g per second: %.3g ms</title></circle>\n", s->name, x, y);
+        pare_text_html(c->text, "%s at %.7g per second: %.3g ms</title></circle>\n", s->name, x, y);
     }
 }
+
+static double legend_width(const char *name) { return 34 + 7 * (double)strlen(name); }
 
 /* What a colour means; *x moves behind it. */
 static void add_legend(pare_text *t, double *x, double y, int colour, const char *name)
@@ -54,19 +63,40 @@ static void add_legend(pare_text *t, double *x, double y, int colour, const char
     pare_text_add(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"var(--c%d)\"/>", *x, y - 4,
                   colour);
     pare_text_html(t, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", *x + 10, y, name);
-    *x += 34 + 7 * (double)strlen(name);
+    *x += legend_width(name);
+}
+
+/* Where the next name has room, from x on: there, or at the start of another line. */
+static void make_room(double *x, double *y, double start, const char *name)
+{
+    if (*x <= start || *x + legend_width(name) <= WIDTH) return;
+    *x = start;
+    *y += LINE;
+}
+
+/* What the lines of names take beyond the first. */
+static int more_lines(const series *list, int count, double start)
+{
+    double x = start, y = 0;
+    for (int k = 0; k < count; k++) {
+        make_room(&x, &y, start, list[k].name);
+        x += legend_width(list[k].name);
+    }
+    return (int)y;
 }
 
 /* Latency starts at 0. */
 static void add_chart(pare_text *t, const series *list, int count, const char *title)
 {
+    const double start = LEFT_EDGE + 90;
+    const int more = more_lines(list, count, start), height = HEIGHT + more;
     pare_chart c = {.text = t,
                     .width = WIDTH,
-                    .height = HEIGHT,
-                    .left = 54,
+                    .height = height,
+                    .left = LEFT_EDGE,
                     .right = WIDTH - 16,
-                    .top = 44,
-                    .bottom = HEIGHT - 48,
+                    .top = 44 + more,
+                    .bottom = height - 48,
                     .log_x = true};
     double x, y;
     size_t i;
@@ -79,13 +109,15 @@ static void add_chart(pare_text *t, const series *list, int count, const char *t
     if (!pare_chart_widen(&c, 0.1, 1e-3)) return;
     c.y0 = 0;
     pare_text_add(t, "<div class=\"box still\"><svg viewBox=\"0 0 %d %d\" role=\"img\" ", WIDTH,
-                  HEIGHT);
+                  height);
     pare_text_html(t, "aria-label=\"%s\">\n", title);
     pare_chart_axes(&c, "requests a second that were offered (logarithmic)", "latency, ms");
-    x = c.left + 90;
+    x = start;
+    y = 20;
     for (int k = 0; k < count; k++) {
         add_series(&c, &list[k]);
-        add_legend(t, &x, 20, list[k].colour, list[k].name);
+        make_room(&x, &y, start, list[k].name);
+        add_legend(t, &x, y, list[k].colour, list[k].name);
     }
     pare_text_add(t, "</svg></div>\n");
 }
@@ -108,7 +140,7 @@ static void add_runs(pare_text *t, const json_t *row, double y, bool *used)
     json_t *one;
     json_array_foreach(json_object_get(row, "batches"), i, one) all +=
         pare_report_number(one, "runs", 0);
-    pare_text_add(t, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g/s</text>\n", LEFT - 10,
+    pare_text_add(t, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.7g/s</text>\n", LEFT - 10,
                   y + 11, pare_report_number(row, "offered_per_s", 0));
     json_array_foreach(json_object_get(row, "batches"), i, one)
     {
@@ -158,11 +190,13 @@ static void add_batches(pare_text *t, const json_t *rates)
 
 /* --- a load --- */
 
-static void add_load(pare_text *t, const json_t *facts)
+/* alone: no other one is on the page. */
+static void add_load(pare_text *t, const json_t *facts, bool alone)
 {
     const json_t *rates = json_object_get(facts, "rates");
-    pare_text_html(t, "<p class=\"soft\">%s at %s: ", pare_report_words(facts, "model"),
-                   pare_report_words(facts, "url"));
+    const char *source = alone ? "" : pare_report_words(facts, "source");
+    pare_text_html(t, "<p class=\"soft\">%s at %s%s%s: ", pare_report_words(facts, "model"),
+                   pare_report_words(facts, "url"), *source ? ", " : "", source);
     pare_page_samples(t, json_object_get(facts, "data"));
     pare_text_html(t,
                    ", %s arrivals, at most %.0f requests under way at once. Latency counts from "
@@ -180,26 +214,70 @@ static void add_load(pare_text *t, const json_t *facts)
     pare_grid_html_all(t, pare_load_columns, pare_load_parts(rates), "numbers", "Rates", rates);
 }
 
+/* --- all loads --- */
+
+static bool is_load(const json_t *facts)
+{
+    return !strcmp(pare_report_words(facts, "command"), "load");
+}
+
+size_t pare_page_loads(const json_t *facts)
+{
+    size_t i, n = 0;
+    json_t *one;
+    json_array_foreach((json_t *)facts, i, one) n += is_load(one);
+    return n;
+}
+
+/* Do two of the loads that have the same of these keys (count of them) differ in the next one? */
+static bool differ(const json_t *const *loads, int count, int k, const char *const *keys, int same)
+{
+    for (int other = 0; other < count; other++) {
+        bool alike = true;
+        for (int i = 0; i < same; i++)
+            alike &= !strcmp(pare_report_words(loads[k], keys[i]),
+                             pare_report_words(loads[other], keys[i]));
+        if (alike && strcmp(pare_report_words(loads[k], keys[same]),
+                            pare_report_words(loads[other], keys[same])) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* The model; where another load has that too, its URL; where one has both, the facts' file. */
+static const char *name_of(const json_t *const *loads, int count, int k, char *text, size_t size)
+{
+    static const char *const keys[] = {"model", "url", "source"};
+    size_t n = (size_t)snprintf(text, size, "%s", pare_report_words(loads[k], keys[0]));
+    for (int i = 1; i < 3; i++)
+        if (n < size && differ(loads, count, k, keys, i))
+            n += (size_t)snprintf(text + n, size - n, i == 1 ? " at %s" : ", %s",
+                                  pare_report_words(loads[k], keys[i]));
+    return text;
+}
+
 /* p99 of all models in one picture, where there are several; the median where none has a p99. */
 static void add_joint(pare_text *t, const json_t *facts)
 {
+    const json_t *loads[MOST_SERIES];
     series list[MOST_SERIES];
+    char name[MOST_SERIES][NAME];
     bool has_tail = false;
     int count = 0;
     size_t i;
     json_t *one;
     json_array_foreach((json_t *)facts, i, one)
     {
-        if (strcmp(pare_report_words(one, "command"), "load") != 0 || count == MOST_SERIES)
-            continue;
-        list[count] = (series){json_object_get(one, "rates"), "latency_ms.p99",
-                               pare_report_words(one, "model"), count};
-        has_tail |= pare_report_any(list[count].rates, "latency_ms.p99");
-        count++;
+        if (is_load(one) && count < MOST_SERIES) loads[count++] = one;
     }
     if (count < 2) return;
+    for (int k = 0; k < count; k++) {
+        list[k] = (series){json_object_get(loads[k], "rates"), "latency_ms.p99",
+                           name_of(loads, count, k, name[k], NAME), k};
+        has_tail |= pare_report_any(list[k].rates, "latency_ms.p99");
+    }
     for (int k = 0; k < count && !has_tail; k++) list[k].path = "latency_ms.median";
-    pare_text_html(t, "<p class=\"soft\">The %s of the latency of each model.</p>\n",
+    pare_text_html(t, "<p class=\"soft\">The %s of the latency of each load.</p>\n",
                    has_tail ? "99th percentile" : "median");
     add_chart(t, list, count, "Latency of each model against offered load");
 }
@@ -210,11 +288,11 @@ void pare_parts_loads(pare_text *t, const json_t *facts)
     json_t *one;
     json_array_foreach((json_t *)facts, i, one)
     {
-        if (strcmp(pare_report_words(one, "command"), "load") != 0) continue;
+        if (!is_load(one)) continue;
         if (!n++) {
             pare_text_add(t, "<h2>Under load</h2>\n");
             add_joint(t, facts);
         }
-        add_load(t, one);
+        add_load(t, one, pare_page_loads(facts) == 1);
     }
 }

@@ -107,31 +107,52 @@ pare_status pare_page_write(pare_text *t, const char *path)
 
 /* --- the report --- */
 
-static bool any_labels(const json_t *comparisons)
+/* Has a model such a number? */
+static bool any_number(const json_t *comparisons, const char *path)
 {
     size_t i;
     json_t *one;
     json_array_foreach((json_t *)comparisons, i, one)
     {
-        if (pare_report_any(json_object_get(one, "models"), "top1")) return true;
+        if (pare_report_any(json_object_get(one, "models"), path)) return true;
     }
     return false;
 }
 
-static void headline(pare_text *t, const json_t *comparisons, const char *title)
+/* ", 2 loads" and *gap is then ", ", or nothing of none. */
+static void add_count(pare_text *t, size_t n, const char *word, const char **gap)
 {
-    const size_t nets = json_array_size(comparisons);
+    if (!n) return;
+    pare_text_add(t, "%s%zu %s%s", *gap, n, word, n == 1 ? "" : "s");
+    *gap = ", ";
+}
+
+static size_t shadows_of(const json_t *facts)
+{
+    size_t i, n = 0;
+    json_t *one;
+    json_array_foreach((json_t *)facts, i, one) n +=
+        json_array_size(json_object_get(one, "shadows"));
+    return n;
+}
+
+static void headline(pare_text *t, const json_t *facts, const json_t *comparisons,
+                     const char *title)
+{
     size_t models = 0, i;
     json_t *one;
     const json_t *first = NULL;
+    const char *gap = "";
     json_array_foreach((json_t *)comparisons, i, one)
     {
         models += json_array_size(json_object_get(one, "models"));
         if (!first && json_object_get(one, "data")) first = one;
     }
     pare_text_add(t, "<h1>%s</h1>\n<p class=\"soft\">", title);
-    pare_text_add(t, "%zu network%s, %zu model%s", nets, nets == 1 ? "" : "s", models,
-                  models == 1 ? "" : "s");
+    add_count(t, json_array_size(comparisons), "network", &gap);
+    add_count(t, models, "model", &gap);
+    add_count(t, pare_page_loads(facts), "load", &gap);
+    add_count(t, shadows_of(facts), "shadow", &gap);
     if (first) {
         pare_text_add(t, ", ");
         pare_page_samples(t, json_object_get(first, "data"));
@@ -140,13 +161,24 @@ static void headline(pare_text *t, const json_t *comparisons, const char *title)
     pare_text_add(t, "</p>\n");
 }
 
-static void notes(pare_text *t, const json_t *comparisons)
+/* --- how to read it: of what is on the page --- */
+
+#define ERROR   "outputs.0.cosine"
+#define LATENCY "latency_ms.median"
+
+/* Is this of a model's facts there, and so? */
+static bool any_is(const json_t *comparisons, const char *key, bool value)
 {
-    const double threads = pare_report_number(comparisons, "0.models.0.threads", 1);
-    const json_t *device = json_object_get(json_array_get(comparisons, 0), "device");
-    char place[64];
-    pare_text_add(t, "<h2>How to read it</h2>\n");
-    if (any_labels(comparisons))
+    for (pare_models m = {.of = comparisons}; pare_models_next(&m);) {
+        const json_t *found = json_object_get(m.model, key);
+        if (value ? json_is_true(found) : json_is_false(found)) return true;
+    }
+    return false;
+}
+
+static void note_accuracy(pare_text *t, const json_t *comparisons)
+{
+    if (any_number(comparisons, "top1"))
         pare_text_add(
             t,
             "<p class=\"soft\">Drop: top-1 of the first model minus that of this one, in points, "
@@ -156,19 +188,49 @@ static void notes(pare_text *t, const json_t *comparisons)
             "floor is met or missed where the whole interval says so. McNemar p: how likely such a "
             "difference is "
             "where both are equally good. Agreement: same first class as the first model.</p>\n");
-    pare_text_add(
-        t,
-        "<p class=\"soft\">SQNR: power of the first model&#39;s outputs over that of the "
-        "difference. Latency: median of one sample on %s, all models of a network in "
-        "turns, with bootstrap intervals over stretches of runs; * marks one that was unstable, "
-        "&dagger; one whose 16-bit arithmetic the CPU emulates: its accuracy is that of hardware "
-        "with such arithmetic, its latency is not. The dashed line joins the models that no other "
-        "one beats in both; circles are fp32, squares int8, triangles fp16, diamonds bf16.</p>\n",
-        pare_page_place(device, threads, place, sizeof place));
+    if (any_number(comparisons, ERROR))
+        pare_text_add(t, "<p class=\"soft\">SQNR: power of the first model&#39;s outputs over that "
+                         "of the difference.</p>\n");
+}
+
+static void note_latency(pare_text *t, const json_t *comparisons)
+{
+    const double threads = pare_report_number(comparisons, "0.models.0.threads", 1);
+    const json_t *device = json_object_get(json_array_get(comparisons, 0), "device");
+    char place[64];
+    if (!any_number(comparisons, LATENCY)) return;
+    pare_text_add(t,
+                  "<p class=\"soft\">Latency: median of one sample on %s, all models of a network "
+                  "in turns, with bootstrap intervals over stretches of runs.",
+                  pare_page_place(device, threads, place, sizeof place));
+    if (any_is(comparisons, "stable", false)) pare_text_add(t, " * marks one that was unstable.");
+    if (any_is(comparisons, "emulated", true))
+        pare_text_add(t, " &dagger; marks one whose 16-bit arithmetic the CPU emulates: its "
+                         "accuracy is that of hardware with such arithmetic, its latency is not.");
+    pare_text_add(t, "</p>\n");
     if (pare_report_drifted(comparisons))
         pare_text_add(t, "<p class=\"soft\">The first model was timed with each other one in "
                          "turns, and its latency changed by more than 5&nbsp;%% in between: it is "
                          "shown as it was at first; each speed-up is against its own.</p>\n");
+}
+
+static void notes(pare_text *t, const json_t *facts, const json_t *comparisons, bool picture)
+{
+    const size_t loads = pare_page_loads(facts);
+    if (!loads && !picture && !any_number(comparisons, "top1") && !any_number(comparisons, ERROR) &&
+        !any_number(comparisons, LATENCY))
+        return;
+    pare_text_add(t, "<h2>How to read it</h2>\n");
+    note_accuracy(t, comparisons);
+    note_latency(t, comparisons);
+    if (picture)
+        pare_text_add(t, "<p class=\"soft\">The dashed line joins the models that no other one "
+                         "beats in both; circles are fp32, squares int8, triangles fp16, diamonds "
+                         "bf16.</p>\n");
+    if (loads)
+        pare_text_add(t, "<p class=\"soft\">Shed: refused because the server&#39;s queue was full. "
+                         "Knee: the highest offered rate of which 99&nbsp;%% were answered, none "
+                         "was shed, and p99 is at most twice that of the lowest rate.</p>\n");
 }
 
 static void scripts(pare_text *t, const json_t *comparisons, bool picture)
@@ -185,12 +247,12 @@ void pare_report_page_add(pare_text *t, const json_t *facts, const json_t *compa
                           double floor, const pare_report_lead *lead)
 {
     pare_page_begin(t, "pare report");
-    headline(t, comparisons, lead ? lead->title : "What smaller and faster cost");
+    headline(t, facts, comparisons, lead ? lead->title : "What smaller and faster cost");
     if (lead && lead->below) pare_text_add(t, "%s", lead->below);
     pare_parts_verdicts(t, comparisons, floor);
     if (lead && lead->after) pare_text_add(t, "%s", lead->after);
     const bool picture = pare_parts_chart(t, comparisons);
-    pare_parts_models(t, comparisons, any_labels(comparisons));
+    pare_parts_models(t, comparisons, any_number(comparisons, "top1"));
     pare_parts_layers(t, comparisons);
     if (json_array_size(comparisons) <= 1) pare_parts_histograms(t, facts);
     pare_parts_diagnoses(t, facts);
@@ -200,7 +262,7 @@ void pare_report_page_add(pare_text *t, const json_t *facts, const json_t *compa
     pare_parts_shadows(t, facts);
     pare_parts_done(t, facts);
     pare_parts_missing(t, comparisons);
-    notes(t, comparisons);
+    notes(t, facts, comparisons, picture);
     scripts(t, comparisons, picture);
     pare_page_end(t);
 }

@@ -45,7 +45,10 @@ void pare_parts_memory(pare_text *t, const json_t *comparisons);
 void pare_parts_diagnoses(pare_text *t, const json_t *facts);
 /* Of bench's --profile: what ran when. */
 void pare_parts_lanes(pare_text *t, const json_t *facts);
-/* Of pare load: latency against offered load, and its rows. */
+/* How many of the facts are of pare load. */
+size_t pare_page_loads(const json_t *facts);
+/* Of pare load: latency against offered load, and its rows; the facts may have `source`, the file
+   that they were read from, which tells loads of one model at one URL apart. */
 void pare_parts_loads(pare_text *t, const json_t *facts);
 /* Of pare serve: models that shadow others. */
 void pare_parts_shadows(pare_text *t, const json_t *facts);

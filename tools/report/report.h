@@ -65,6 +65,9 @@ bool pare_report_has_point(const pare_report_point *point);
 
 /* The text tables. */
 void pare_report_print(pare_arena *arena, const json_t *comparisons, FILE *file);
+/* What pare serve found of models that shadow others, as one table; returns its rows: 0, and
+   nothing is printed. facts: as of pare_report_gather. */
+size_t pare_report_print_shadows(pare_arena *arena, const json_t *facts, FILE *file);
 /* The page, of a path NAME.svg the picture alone. facts: an array, what the comparisons were
    gathered from. lead, of the page: its heading, a part below it, and one after the verdicts, HTML
    all, NULL: none; NULL: the heading of a report. */

@@ -43,6 +43,21 @@ static const pare_column columns[] = {
     {0},
 };
 
+size_t pare_report_print_shadows(pare_arena *arena, const json_t *facts, FILE *file)
+{
+    pare_grid grid;
+    size_t i, k;
+    json_t *one, *row;
+    pare_grid_table(&grid, arena, columns, 0);
+    json_array_foreach((json_t *)facts, i, one)
+    {
+        json_array_foreach(json_object_get(one, "shadows"), k, row)
+            pare_grid_row(&grid, row, NULL, NULL);
+    }
+    if (grid.rows) pare_table_print(&grid.table, file);
+    return grid.rows;
+}
+
 void pare_parts_shadows(pare_text *t, const json_t *facts)
 {
     size_t i, n = 0;

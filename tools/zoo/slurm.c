@@ -286,14 +286,16 @@ pare_status pare_zoo_open_tasks(pare_arena *arena, const int **tasks, int *count
 /* Options of the command line that tasks and tables take, too. */
 static void add_options(pare_zoo_argv *w, const pare_zoo_submission *s)
 {
+    char bytes[32];
     if (s->cache) pare_zoo_argv_add(w, "--cache", s->cache);
     if (s->append) pare_zoo_argv_add(w, "--append", s->append);
     if (s->device) pare_zoo_argv_add(w, "--device", s->device);
     if (s->time_limit > 0)
         pare_zoo_argv_add(w, "--time-limit", pare_arena_printf(w->arena, "%.17g", s->time_limit));
     if (s->memory_limit > 0)
-        pare_zoo_argv_add(w, "--memory-limit",
-                          pare_arena_printf(w->arena, "%.3fkB", (double)s->memory_limit / 1000));
+        pare_zoo_argv_add(
+            w, "--memory-limit",
+            pare_arena_strdup(w->arena, pare_bytes_exact(s->memory_limit, bytes, sizeof bytes)));
     if (s->threads)
         pare_zoo_argv_add(w, "--threads",
                           pare_arena_printf(w->arena, "%lld", (long long)s->threads));

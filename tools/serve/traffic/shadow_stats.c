@@ -195,12 +195,15 @@ static json_t *outputs_json(const pare_shadow_stats *s)
     return list;
 }
 
+/* p99 where there are requests enough, as everywhere. */
 static json_t *bins_json(const pare_time_bins *b)
 {
     const double count = b->count ? (double)b->count : 1;
-    return json_pack("{s:f, s:f, s:f}", "mean", 1e3 * b->seconds / count, "median",
-                     1e3 * pare_time_bins_percentile(b, 50), "p99",
-                     1e3 * pare_time_bins_percentile(b, 99));
+    json_t *json = json_pack("{s:f, s:f}", "mean", 1e3 * b->seconds / count, "median",
+                             1e3 * pare_time_bins_percentile(b, 50));
+    if (b->count >= (uint64_t)pare_stats_needed(99))
+        json_object_set_new(json, "p99", json_real(1e3 * pare_time_bins_percentile(b, 99)));
+    return json;
 }
 
 static json_t *times_json(const pare_time_bins *bins)
