@@ -143,6 +143,11 @@ asks token_large 401 '{"error":' "$url/v2/models/mlp/infer" --data-binary @large
 asks token_large_at_once 401 '{"error":' -H 'Expect:' "$url/v2/models/mlp/infer" --data-binary @large
 ends && pass token_end || fail token_end "$(cat .test.served)"
 
+# --- a body that is far too large, sent without asking ---
+starts "$zoo/mlp.onnx" --max-request 1kB
+asks far_too_large 413 '{"error":' -H 'Expect:' "$url/v2/models/mlp/infer" --data-binary @large
+ends && pass far_too_large_end || fail far_too_large_end "$(cat .test.served)"
+
 # --- TLS ---
 if ! command -v openssl >/dev/null 2>&1; then
     skip tls "openssl is not installed"

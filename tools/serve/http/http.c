@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/serve/http/http.h"
 
+#include "runtime/base/clock.h"
+#include "tools/serve/http/connections.h"
 #include "tools/serve/listen.h"
 
 #if PARE_MICROHTTPD
@@ -18,9 +20,12 @@ enum {
     POOL = 96 << 10, /* bytes of a connection's buffers: large bodies come in large pieces, and the
                          library writes zeros over all of it after each request */
     MOST_CONNECTIONS = 8192,
-    FILES = 32,         /* descriptors that are no connections */
-    IDLE_SECONDS = 600, /* a connection on which nothing happens is closed */
-    QUIET_MS = 300,     /* draining ends when no request came for so long */
+    FILES = 32,              /* descriptors that are no connections */
+    IDLE_SECONDS = 60,       /* a connection of which no whole request comes is closed */
+    UNREAD_SECONDS = 600,    /* so is one whose reply is not read */
+    STALLED_SECONDS = 5,     /* draining leaves a request of which nothing comes */
+    DROPPED_MORE = 64 << 20, /* bytes that are read of a refused body beside two bodies */
+    QUIET_MS = 300,          /* draining ends when no request came for so long */
     SLOW_SECONDS = 30, /* a request that still comes after so long, or a reply that is still sent so
                           long after the last was made, is lost */
     ALIGN = 64
@@ -36,7 +41,18 @@ struct pare_http {
                                                 reply; that send it */
     atomic_uint seen, replies;               /* requests, and replies, so far */
     atomic_int resuming;                     /* threads that hand a reply over */
+    pare_connections connections;
+    pthread_t sweeper;
+    atomic_bool is_swept; /* the thread runs */
 };
+
+/* The connection's, NULL where memory was out. */
+static pare_connection *connection_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
 
 /* Who goes on with a request: a thread of the transport, or who makes the reply. */
 enum { HANDLED, WAITING, REPLIED };
@@ -129,9 +145,9 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **s
 {
     request *q = *state;
     (void)user;
-    (void)connection;
     (void)code;
     *state = NULL;
+    pare_connection_note(connection_of(connection), PARE_CONNECTION_IDLE);
     if (!q) return;
     count_as(q, NULL);
     pare_exchange_free(&q->x);
@@ -172,6 +188,7 @@ static struct MHD_Response *response_new(request *q)
 static enum MHD_Result send_reply(request *q)
 {
     struct MHD_Response *response = response_new(q);
+    pare_connection_note(connection_of(q->connection), PARE_CONNECTION_WHOLE);
     pare_exchange_drop_body(&q->x);
     pare_exchange_hold_reply(&q->x);
     free(q->block);
@@ -198,6 +215,7 @@ static void refuse_size(request *q)
 static enum MHD_Result reply(request *q)
 {
     int handled = HANDLED;
+    pare_connection_note(connection_of(q->connection), PARE_CONNECTION_WHOLE);
     count_as(q, &q->http->answering); /* before it looks whether that is too late */
     if (atomic_load(&q->http->closed))
         pare_exchange_refuse(&q->x, PARE_HTTP_UNAVAILABLE, "the server has ended");
@@ -220,7 +238,7 @@ static enum MHD_Result take_piece(request *q, const char *data, size_t *bytes)
         pare_exchange_fail(&q->x, PARE_HTTP_UNAVAILABLE);
     if (is_replied(q)) {
         q->dropped += *bytes;
-        if (q->dropped > 2 * limit) return MHD_NO;
+        if (q->dropped > 2 * limit + DROPPED_MORE) return MHD_NO;
     } else if (make_room(q, all)) {
         memcpy(q->block + q->from + q->x.bytes, data, *bytes);
         q->x.bytes = all;
@@ -252,12 +270,49 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 {
     request *q = *state;
     (void)version;
+    if (!q || *bytes) pare_connection_note(connection_of(connection), PARE_CONNECTION_COMES);
     if (!q) {
         q = *state = request_new(user, connection, url, method);
         return q ? begin(q) : MHD_NO;
     }
     if (*bytes) return take_piece(q, data, bytes);
     return is_replied(q) ? send_reply(q) : reply(q);
+}
+
+/* --- connections --- */
+
+static void on_connection(void *user, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    pare_http *http = user;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *context = info ? pare_connections_add(&http->connections, info->connect_fd) : NULL;
+    } else {
+        pare_connections_remove(&http->connections, *context);
+        *context = NULL;
+    }
+}
+
+static void sleep_ms(int ms)
+{
+    const struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&time, NULL);
+}
+
+/* The library does not see the end of a connection that came with data: its epoll says it once. */
+static void *sweep(void *user)
+{
+    enum { STEP_MS = 50, STEPS = 20 };
+    pare_http *http = user;
+    for (int step = 1; atomic_load(&http->is_swept); step++) {
+        sleep_ms(STEP_MS);
+        if (step % STEPS) continue;
+        pare_connections_sweep(&http->connections, pare_seconds(), IDLE_SECONDS,
+                               atomic_load(&http->draining) ? STALLED_SECONDS : IDLE_SECONDS);
+    }
+    return NULL;
 }
 
 /* --- listening --- */
@@ -287,10 +342,11 @@ static pare_status start(pare_http *http)
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
             (tls ? MHD_USE_TLS : 0u),
         0, NULL, NULL, on_request, http, MHD_OPTION_LISTEN_SOCKET, http->listener,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)POOL, MHD_OPTION_CONNECTION_LIMIT, most_connections(),
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_THREAD_POOL_SIZE, pool,
-        MHD_OPTION_ARRAY, tls ? secret : secret + 2, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
+        MHD_OPTION_CONNECTION_LIMIT, most_connections(), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)UNREAD_SECONDS, MHD_OPTION_THREAD_POOL_SIZE, pool, MHD_OPTION_ARRAY,
+        tls ? secret : secret + 2, MHD_OPTION_END);
     if (http->daemon) return PARE_OK;
     if (tls)
         return PARE_FAIL(&http->ctx, INPUT,
@@ -298,6 +354,15 @@ static pare_status start(pare_http *http)
                          "of the certificate");
     return PARE_FAIL(&http->ctx, IO, "%s port %d: the HTTP library does not start", o->host,
                      http->port);
+}
+
+static pare_status start_sweeper(pare_http *http)
+{
+    atomic_store(&http->is_swept, true);
+    const int code = pthread_create(&http->sweeper, NULL, sweep, http);
+    if (!code) return PARE_OK;
+    atomic_store(&http->is_swept, false);
+    return PARE_FAIL(&http->ctx, IO, "a thread of HTTP's does not start: %s", strerror(code));
 }
 
 pare_status pare_http_open(pare_ctx *ctx, pare_http **out, const pare_http_options *options)
@@ -308,7 +373,9 @@ pare_status pare_http_open(pare_ctx *ctx, pare_http **out, const pare_http_optio
     http->ctx.interrupted = NULL; /* they are answered after the first signal, too */
     http->options = *options;
     http->listener = -1;
-    const pare_status st = start(http);
+    pare_connections_init(&http->connections);
+    pare_status st = start(http);
+    if (st == PARE_OK) st = start_sweeper(http);
     if (st == PARE_OK) {
         *out = http;
         return PARE_OK;
@@ -321,12 +388,6 @@ pare_status pare_http_open(pare_ctx *ctx, pare_http **out, const pare_http_optio
 int pare_http_port(const pare_http *http) { return http->port; }
 
 /* --- draining --- */
-
-static void sleep_ms(int ms)
-{
-    const struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
-    nanosleep(&time, NULL);
-}
 
 /* Takes the connections that the system has accepted but the library has not seen. */
 static void take_waiting(pare_http *http)
@@ -372,7 +433,9 @@ void pare_http_close(pare_http *http)
 {
     if (!http) return;
     while (atomic_load(&http->resuming)) sleep_ms(1);
+    if (atomic_exchange(&http->is_swept, false)) (void)pthread_join(http->sweeper, NULL);
     if (http->daemon) MHD_stop_daemon(http->daemon);
+    pare_connections_free(&http->connections);
     if (http->listener >= 0) close(http->listener);
     pare_free(http);
 }

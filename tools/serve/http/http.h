@@ -31,7 +31,8 @@ PARE_NODISCARD pare_status pare_http_open(pare_ctx *ctx, pare_http **out,
 /* The port that it listens on. */
 int pare_http_port(const pare_http *http);
 /* Accepts no connection any more, answers every request that has come or is coming on those that
-   are there, and ends them: what comes or is read by a client for more than 30 s is lost. */
+   are there, and ends them: what comes or is read by a client for more than 30 s, or stops in the
+   middle for 5 s, is lost. */
 void pare_http_drain(pare_http *http);
 /* After pare_http_drain. NULL is fine. */
 void pare_http_close(pare_http *http);
