@@ -222,7 +222,10 @@ static pare_status open_transports(pare_tool *tool, const serve_options *o, cons
                                     .certificate = certificate,
                                     .key = key,
                                     .api = &out->api};
-    PARE_TRY(pare_http_open(tool->ctx, &out->http, &http));
+    const pare_status st = pare_http_open(tool->ctx, &out->http, &http);
+    if (st == PARE_INPUT && certificate)
+        return pare_fail_prefix(tool->ctx, st, "%s, %s", o->certificate, o->key);
+    PARE_TRY(st);
     return o->grpc_port < 0 ? PARE_OK : pare_grpc_open(tool->ctx, &out->grpc, &grpc);
 }
 

@@ -55,6 +55,8 @@ asks nothing 404 '{"error":' "$url/v2/models/none/infer" -d @body.json
 asks method 405 '{"error":' "$url/v2/models/mlp/infer"
 asks traversal 404 '{"error":' --path-as-is "$url/v2/models/../../../etc/passwd"
 asks encoded 404 '{"error":' "$url/v2/models/..%2f..%2fetc/config"
+asks encoded_name 200 '"name":"mlp"' "$url/v2/models/%6dlp"
+asks encoded_zero 404 'mlp%00a' "$url/v2/models/mlp%00a"
 
 # --- the same numbers as pare run ---
 python_=$(command -v python3)
@@ -130,18 +132,31 @@ refuses token_empty 1 "nothing" "$pare" serve "$zoo/mlp.onnx" --token nothing --
 refuses token_missing 1 "none: cannot be opened" "$pare" serve "$zoo/mlp.onnx" --token none --port 0
 starts "$zoo/mlp.onnx" --token token
 asks token_not_for_health 200 '' "$url/v2/health/ready"
-asks token_none 401 '{"error":' -D .test.headers "$url/v2/models/mlp"
+asks token_none 401 "expected the header 'Authorization: Bearer TOKEN'" -D .test.headers "$url/v2/models/mlp"
 has 'WWW-Authenticate: Bearer' .test.headers && pass token_challenge || fail token_challenge "$(cat .test.headers)"
 for word in secret-wor secret-word2 Secret-word ''; do
-    asks "token_wrong_$word" 401 '{"error":' -H "Authorization: Bearer $word" "$url/v2/models/mlp"
+    asks "token_wrong_$word" 401 "is not the server's" -H "Authorization: Bearer $word" "$url/v2/models/mlp"
 done
-asks token_scheme 401 '{"error":' -H "Authorization: Basic secret-word" "$url/v2/models/mlp"
+asks token_scheme 401 "expected the header 'Authorization: Bearer TOKEN'" -H "Authorization: Basic secret-word" "$url/v2/models/mlp"
 asks token_right 200 '"name":"mlp"' -H 'Authorization: Bearer secret-word' "$url/v2/models/mlp"
+asks token_any_case 200 '"name":"mlp"' -H 'Authorization: bEARER secret-word' "$url/v2/models/mlp"
 asks token_infer 200 '"shape":[1,10]' -H 'Authorization: Bearer secret-word' "$url/v2/models/mlp/infer" -d @body.json
 head -c 3000000 /dev/zero >large
 asks token_large 401 '{"error":' "$url/v2/models/mlp/infer" --data-binary @large
 asks token_large_at_once 401 '{"error":' -H 'Expect:' "$url/v2/models/mlp/infer" --data-binary @large
 ends && pass token_end || fail token_end "$(cat .test.served)"
+
+# --- a GPU that config.pbtxt asks for and that is not there ---
+mkdir -p chosen/net/1
+cp "$zoo/mlp.onnx" chosen/net/1/model.onnx
+echo 'instance_group { kind: KIND_GPU gpus: 999 }' >chosen/net/config.pbtxt
+refuses no_gpu 1 "net/1/model.onnx: instance_group: |, or set kind: KIND_CPU in config.pbtxt" env CUDA_VISIBLE_DEVICES= "$pare" serve chosen --port 0
+echo 'instance_group { kind: KIND_CPU }' >chosen/net/config.pbtxt
+starts chosen
+echo 'instance_group { kind: KIND_GPU gpus: 999 }' >chosen/net/config.pbtxt
+asks no_gpu_load 400 ', or set kind: KIND_CPU in config.pbtxt' -X POST "$url/v2/repository/models/net/load"
+asks no_gpu_goes_on 200 '"kind":"KIND_CPU"' "$url/v2/models/net/config"
+ends && pass no_gpu_end || fail no_gpu_end "$(cat .test.served)"
 
 # --- a body that is far too large, sent without asking ---
 starts "$zoo/mlp.onnx" --max-request 1kB
@@ -159,8 +174,8 @@ for name_ in own other; do
         -addext subjectAltName=IP:127.0.0.1 -keyout $name_.key -out $name_.pem 2>.test.openssl || cat .test.openssl
 done
 refuses tls_half 2 "--tls-cert and --tls-key come together" "$pare" serve "$zoo/mlp.onnx" --tls-cert own.pem --port 0
-refuses tls_wrong_key 1 "cannot be used" "$pare" serve "$zoo/mlp.onnx" --tls-cert own.pem --tls-key other.key --port 0
-refuses tls_no_pem 1 "cannot be used" "$pare" serve "$zoo/mlp.onnx" --tls-cert token --tls-key own.key --port 0
+refuses tls_wrong_key 1 "own.pem, other.key: |cannot be used" "$pare" serve "$zoo/mlp.onnx" --tls-cert own.pem --tls-key other.key --port 0
+refuses tls_no_pem 1 "token, own.key: |cannot be used" "$pare" serve "$zoo/mlp.onnx" --tls-cert token --tls-key own.key --port 0
 starts "$zoo/mlp.onnx" --tls-cert own.pem --tls-key own.key --token token
 case $url in https://127.0.0.1:[0-9]*) pass tls_address ;; *) fail tls_address "'$url' $(cat .test.served)" ;; esac
 asks tls_health 200 '' --cacert own.pem "$url/v2/health/ready"

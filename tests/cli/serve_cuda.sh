@@ -60,7 +60,7 @@ cp "$mlp" models/other/1/model.onnx
 echo 'instance_group { kind: KIND_CPU }' >models/other/config.pbtxt
 echo 'instance_group { kind: KIND_GPU gpus: 3 }' >models/net/config.pbtxt
 refuses no_gpu_for_a_model 1 "net/1/model.onnx: instance_group: |GPU 3 does not exist" "$pare" serve models --port 0
-refuses no_gpus_at_all 1 "net/1/model.onnx: instance_group: " env SIMT_DEVICES=0 "$pare" serve models --port 0
+refuses no_gpus_at_all 1 "net/1/model.onnx: instance_group: |, or set kind: KIND_CPU in config.pbtxt" env SIMT_DEVICES=0 "$pare" serve models --port 0
 
 # --- a GPU that is lost at a request's first call: the first call that differs from those of a server that is not asked ---
 echo 'max_batch_size: 2 instance_group { gpus: 0 }' >models/net/config.pbtxt

@@ -55,5 +55,8 @@ head -c 280 small.jpg >cut.jpg
 asks cut 400 'picture 0: broken JPEG image: ' "$infer" -H 'Inference-Header-Content-Length: 0' --data-binary @cut.jpg
 asks no_picture 400 'picture 0: is neither PNG nor JPEG' "$infer" -H 'Inference-Header-Content-Length: 0' --data-binary @string
 asks empty 400 'picture 0: is neither PNG nor JPEG' "$infer" -H 'Inference-Header-Content-Length: 0' -d ''
+asks no_header 400 "comes with the header 'Inference-Header-Content-Length: 0'" "$infer" --data-binary @small.jpg
+asks wrong_json 400 "the request's JSON, line 1" "$infer" -d '{"inputs":'
+asks no_header_wrong_encoding 400 'gzip' -H 'Content-Encoding: gzip' "$infer" --data-binary @small.jpg
 ends && pass end || fail end "$(cat .test.served)"
 finish

@@ -124,7 +124,7 @@ static void config_chooses_the_processor(void **state)
     desk_gives(d, "GET", "/v2/models/net/config", "", 200,
                "\"kind\":\"KIND_GPU\",\"count\":3,\"gpus\":[1]}]");
     desk_put_config(d, "instance_group { kind: KIND_GPU gpus: 7 }");
-    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 500,
+    desk_gives(d, "POST", "/v2/repository/models/net/load", "", 400,
                "net/1/model.onnx: instance_group: GPU 7 does not exist");
     desk_gives(d, "GET", "/v2/models/net/ready", "", 200, ""); /* it goes on as it was */
 }

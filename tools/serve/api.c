@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* A request on its way: the parts of its path that its route leaves open. */
 typedef struct call {
@@ -385,12 +386,12 @@ bool pare_api_admit(const pare_api *api, pare_exchange *x)
     static const char scheme[] = "Bearer ", health[] = "/v2/health/";
     const char *given = x->authorization;
     if (!api->token || !strncmp(x->path, health, sizeof health - 1)) return true;
-    if (given && !strncmp(given, scheme, sizeof scheme - 1) &&
-        is_same_secret(given + sizeof scheme - 1, api->token))
-        return true;
+    const bool is_bearer = given && !strncasecmp(given, scheme, sizeof scheme - 1);
+    if (is_bearer && is_same_secret(given + sizeof scheme - 1, api->token)) return true;
     pare_exchange_refuse(
-        x, PARE_HTTP_UNAUTHORIZED,
-        "expected the header 'Authorization: Bearer TOKEN' with the server's token");
+        x, PARE_HTTP_UNAUTHORIZED, "%s",
+        is_bearer ? "the token in the header 'Authorization' is not the server's"
+                  : "expected the header 'Authorization: Bearer TOKEN' with the server's token");
     return false;
 }
 

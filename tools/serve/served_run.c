@@ -372,6 +372,21 @@ static void shed(pare_served *s, pare_exchange *x, double wait)
     pare_served_release(s);
 }
 
+/* A picture alone comes with a header: without it, it is read as JSON. */
+static void name_header(const pare_served *s, pare_exchange *x)
+{
+    const bool is_read = !x->encoding || x->unpacked;
+    const char *at = x->body, *end = x->body + x->bytes;
+    if (!s->preprocess || x->form != &pare_form_json || x->json_bytes || !is_read) return;
+    while (at < end && strchr(" \t\r\n", *at) && *at) at++;
+    if (at == end || *at == '{') return;
+    pare_ctx_clear(&x->ctx);
+    (void)PARE_FAIL(&x->ctx, INPUT,
+                    "model '%s': the body is no JSON object; a picture alone comes with the header "
+                    "'Inference-Header-Content-Length: 0'",
+                    s->name);
+}
+
 void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x, pare_status st)
 {
     double wait;
@@ -383,6 +398,7 @@ void pare_infer_job_submit(pare_infer_job *job, pare_served *s, pare_exchange *x
     }
     if (st != PARE_OK) {
         pare_infer_job_release(job);
+        if (st == PARE_INPUT) name_header(s, x);
         if (is_full)
             pare_served_stats_shed(&s->stats);
         else

@@ -8,6 +8,7 @@
 
 /* --- opening --- */
 
+/* A GPU that config.pbtxt asks for. PARE_INPUT: it cannot be used. */
 static pare_status get_gpu(pare_served *s, int index, pare_gpu **out)
 {
     pare_status st = PARE_DEVICE;
@@ -15,8 +16,13 @@ static pare_status get_gpu(pare_served *s, int index, pare_gpu **out)
         st = pare_gpus_get(s->options.gpus, &s->ctx, out, index);
     else
         (void)PARE_FAIL(&s->ctx, DEVICE, "models are computed on the CPU alone");
-    return st == PARE_OK ? st
-                         : pare_fail_prefix(&s->ctx, st, "%s: instance_group", s->options.path);
+    if (st == PARE_OK) return st;
+    char why[sizeof s->ctx.message];
+    memcpy(why, s->ctx.message, sizeof why);
+    pare_ctx_clear(&s->ctx);
+    return pare_fail(&s->ctx, st == PARE_DEVICE || st == PARE_UNSUPPORTED ? PARE_INPUT : st,
+                     "%s: instance_group: %s, or set kind: KIND_CPU in config.pbtxt",
+                     s->options.path, why);
 }
 
 /* One more site, or more runs side by side of one that is there. */

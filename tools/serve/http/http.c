@@ -279,6 +279,15 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
     return is_replied(q) ? send_reply(q) : reply(q);
 }
 
+/* Decodes the %XX of a path, and returns its length. One with %00 stays as it is: it would end
+ * there. */
+static size_t decode(void *user, struct MHD_Connection *connection, char *text)
+{
+    (void)user;
+    (void)connection;
+    return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
+}
+
 /* --- connections --- */
 
 static void on_connection(void *user, struct MHD_Connection *connection, void **context,
@@ -346,7 +355,7 @@ static pare_status start(pare_http *http)
         on_connection, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
         MHD_OPTION_CONNECTION_LIMIT, most_connections(), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)UNREAD_SECONDS, MHD_OPTION_THREAD_POOL_SIZE, pool, MHD_OPTION_ARRAY,
-        tls ? secret : secret + 2, MHD_OPTION_END);
+        tls ? secret : secret + 2, MHD_OPTION_UNESCAPE_CALLBACK, decode, NULL, MHD_OPTION_END);
     if (http->daemon) return PARE_OK;
     if (tls)
         return PARE_FAIL(&http->ctx, INPUT,
