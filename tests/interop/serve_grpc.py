@@ -375,8 +375,9 @@ def secrets(folder):
     check('token_not_for_health', client.is_server_live() and client.is_server_ready())
     for name, given in (('none', None), ('wrong', 'Bearer secret-wor'), ('scheme', 'Basic secret-word')):
         headers = {'authorization': given} if given else None
-        fails(f'token_{name}', 'UNAUTHENTICATED', 'Bearer', lambda: infer(client, 'mlp', {'input': x}, headers=headers))
-        fails(f'token_{name}_ready', 'UNAUTHENTICATED', 'Bearer', lambda: client.is_model_ready('mlp', headers=headers))
+        said = "is not the server's" if name == 'wrong' else 'Bearer'
+        fails(f'token_{name}', 'UNAUTHENTICATED', said, lambda: infer(client, 'mlp', {'input': x}, headers=headers))
+        fails(f'token_{name}_ready', 'UNAUTHENTICATED', said, lambda: client.is_model_ready('mlp', headers=headers))
     done = infer(client, 'mlp', {'input': x}, headers={'authorization': 'Bearer secret-word'})
     check('token_right', done.as_numpy('logits').shape == (1, 10))
     errors = queue.Queue()

@@ -3,8 +3,21 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+
+/* One of them. Its transport's thread changes state and events, by pare_connection_note alone. */
+struct pare_connection {
+    pare_connection *previous, *next;
+    int fd;
+    atomic_int state;
+    atomic_uint events;  /* changes with everything that comes of a request */
+    unsigned events_old; /* as the last sweep has seen it */
+    double since;        /* seconds, when a sweep saw it change; 0: it has seen none */
+    bool ended;          /* the last sweep has seen the end of what the client sends */
+};
 
 void pare_connections_init(pare_connections *all)
 {

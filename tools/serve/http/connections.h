@@ -5,23 +5,12 @@
 #define PARE_TOOLS_SERVE_CONNECTIONS_H
 
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 
 /* How far the request is that a connection has: none has begun, it comes, or it is whole and its
    reply not sent yet. */
 enum { PARE_CONNECTION_IDLE, PARE_CONNECTION_COMES, PARE_CONNECTION_WHOLE };
 
-/* One of them. Its transport's thread changes state and events, by pare_connection_note alone. */
-typedef struct pare_connection {
-    struct pare_connection *previous, *next;
-    int fd;
-    atomic_int state;
-    atomic_uint events;  /* changes with everything that comes of a request */
-    unsigned events_old; /* as the last sweep has seen it */
-    double since;        /* seconds, when a sweep saw it change; 0: it has seen none */
-    bool ended;          /* the last sweep has seen the end of what the client sends */
-} pare_connection;
+typedef struct pare_connection pare_connection;
 
 typedef struct pare_connections {
     pthread_mutex_t lock;
