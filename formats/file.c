@@ -70,8 +70,8 @@ static pare_status fill_map(pare_ctx *ctx, pare_map *map, const char *path, int 
     if (got < 0) return PARE_FAIL(ctx, IO, "%s: cannot be read: %s", path, strerror(errno));
     PARE_TRY(look_at(ctx, &after, path, fd));
     if (done < map->size || !is_as_before(before, &after))
-        return PARE_FAIL(ctx, IO, "%s: was changed while it was read; try again once it is whole",
-                         path);
+        return PARE_FAIL(ctx, INPUT,
+                         "%s: was changed while it was read; try again once it is whole", path);
     return PARE_OK;
 }
 

@@ -18,7 +18,7 @@ typedef struct pare_map {
 /* Maps a whole regular file read-only. PARE_IO where it cannot be opened or read, with the reason.
  */
 PARE_NODISCARD pare_status pare_map_open(pare_ctx *ctx, pare_map *out, const char *path);
-/* The same with a copy in memory, which stays as it is whatever happens to the file. PARE_IO, too,
+/* The same with a copy in memory, which stays as it is whatever happens to the file. PARE_INPUT
    where the file changes while it is read. */
 PARE_NODISCARD pare_status pare_map_read(pare_ctx *ctx, pare_map *out, const char *path);
 void pare_map_close(pare_map *map);

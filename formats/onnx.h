@@ -16,7 +16,7 @@ extern "C" {
 PARE_NODISCARD pare_status pare_onnx_read(pare_ctx *ctx, pare_model **out, const char *path);
 
 /* The same with the files' bytes copied into the model: whatever happens to them after that, it
-   stays as it is. PARE_IO, too, where a file changes while it is read. */
+   stays as it is. PARE_INPUT, too, where a file changes while it is read. */
 PARE_NODISCARD pare_status pare_onnx_read_copy(pare_ctx *ctx, pare_model **out, const char *path);
 
 /* The same from memory the caller keeps until the model is freed; path is for messages and for
