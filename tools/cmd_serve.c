@@ -25,7 +25,7 @@ typedef struct serve_options {
     int64_t shadow_queue;
     double shadow_share;
     pare_list shadow, traffic;
-    bool shared_memory;
+    bool shared_memory, cuda_shared_memory;
     const char *certificate, *key, *token;
 } serve_options;
 
@@ -71,6 +71,9 @@ static const pare_option table[] = {
     PARE_OPT_FLAG("shared-memory", shared_memory,
                   "let clients of this machine pass tensors in POSIX shared memory, of which they "
                   "may name any that this program may open"),
+    PARE_OPT_FLAG("cuda-shared-memory", cuda_shared_memory,
+                  "let clients of this machine pass tensors in memory of the GPUs that models are "
+                  "served on, by handles of CUDA's"),
     PARE_OPT_FILE("tls-cert", "FILE.pem", certificate,
                   "certificate, with those that it hangs on: speak HTTPS"),
     PARE_OPT_FILE("tls-key", "FILE.pem", key, "the certificate's key"),
@@ -239,7 +242,9 @@ static pare_status open_server(pare_tool *tool, const serve_options *o, server *
     PARE_TRY(open_repository(tool, o, out));
     out->api.repository = out->repository;
     out->api.shadows = out->shadows;
-    out->api.regions = o->shared_memory ? &out->regions : NULL;
+    out->regions.has_system = o->shared_memory;
+    out->regions.gpus = o->cuda_shared_memory ? out->gpus : NULL;
+    out->api.regions = o->shared_memory || o->cuda_shared_memory ? &out->regions : NULL;
     return open_transports(tool, o, certificate, key, out);
 }
 
@@ -339,8 +344,8 @@ static pare_status run(pare_tool *tool, const void *options)
     pare_http_close(s.http);
     pare_repository_close(s.repository);
     pare_shadows_free(s.shadows);
-    pare_gpus_free(s.gpus);
     pare_regions_free(&s.regions);
+    pare_gpus_free(s.gpus);
     return st;
 }
 

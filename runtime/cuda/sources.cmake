@@ -58,6 +58,7 @@ set(CUDA_HOST
   device/error.c
   device/nvml.c
   device/nvtx.c
+  device/sharing.c
   device/stream.c
   gemm/blas.c
   gemm/blas_device.c

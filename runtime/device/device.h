@@ -58,12 +58,26 @@ typedef struct pare_stream_table {
     void (*range_end)(void);
 } pare_stream_table;
 
+enum { PARE_SHARING_HANDLE = 64 }; /* bytes */
+/* Memory of the device that belongs to another process, which has told its handle. */
+typedef struct pare_sharing_table {
+    /* *bytes: of all of it. PARE_INPUT: the handle is of no memory of the device, or of memory that
+       cannot be had. */
+    pare_status (*open)(pare_ctx *ctx, pare_device *device, void **out, size_t *bytes,
+                        const void *handle);
+    void (*close)(pare_device *device, void *memory); /* no work uses it; NULL is fine */
+    /* From memory of the device, opened or its own, to such memory. */
+    pare_status (*copy)(pare_ctx *ctx, pare_stream *stream, void *dst, const void *src,
+                        size_t bytes);
+} pare_sharing_table;
+
 struct pare_device {
     const pare_backend *backend;
     const pare_stream_table *streams;
     pare_stream *setup;                  /* for copies while plans are made */
     const pare_sample_table *samples;    /* what it does with samples; NULL: the host does it */
     const pare_training_table *training; /* NULL: it does not train */
+    const pare_sharing_table *sharing;   /* NULL: it shares no memory */
     int index;
     char name[256];
     char driver[32];     /* the newest CUDA version it serves: "13.0" */

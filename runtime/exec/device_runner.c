@@ -83,7 +83,11 @@ pare_status pare_runner_device_open(pare_runner *r)
     on->event = pare_arena_alloc(&r->arena, (size_t)p->step_count + 1, sizeof *on->event);
     on->segment = pare_arena_alloc(&r->arena, (size_t)p->step_count + 1, sizeof *on->segment);
     on->raw = pare_arena_alloc(&r->arena, (size_t)p->input_count + 1, sizeof *on->raw);
-    if (!on->output || !on->event || !on->segment || !on->raw) return PARE_MEMORY;
+    on->input_left = pare_arena_alloc(&r->arena, (size_t)p->input_count + 1, 1);
+    on->output_left = pare_arena_alloc(&r->arena, (size_t)p->output_count + 1, 1);
+    if (!on->output || !on->event || !on->segment || !on->raw || !on->input_left ||
+        !on->output_left)
+        return PARE_MEMORY;
     segments_cut(on, p, r->stream != NULL);
     on->stream = r->stream;
     if (!on->stream) PARE_TRY(d->streams->open(r->ctx, d, &on->stream));
@@ -174,6 +178,38 @@ pare_status pare_runner_device_show(pare_runner *r, pare_view *view)
     PARE_TRY(d->backend->sync(r->ctx, on->stream));
     view->data = on->seen;
     return PARE_OK;
+}
+
+/* --- data that are there already --- */
+
+void *pare_runner_input_there(const pare_runner *r, int i)
+{
+    const pare_plan *p = r->plan;
+    const int root = p->input_place[i].root;
+    if (!r->device || r->device->raw[i].memory || p->root[root].there) return NULL;
+    for (int k = 0; k < p->output_count; k++)
+        if (p->output_place[k].root == root) return NULL;
+    return pare_runner_device_address(r, &p->root[root]);
+}
+
+const void *pare_runner_output_there(const pare_runner *r, int i)
+{
+    return r->device && !r->plan->dynamic ? r->device->output[i].data : NULL;
+}
+
+void pare_runner_leave_input(pare_runner *r, int i, bool leave)
+{
+    if (pare_runner_input_there(r, i)) r->device->input_left[i] = leave;
+}
+
+void pare_runner_leave_output(pare_runner *r, int i, bool leave)
+{
+    if (pare_runner_output_there(r, i)) r->device->output_left[i] = leave;
+}
+
+pare_stream *pare_runner_stream(const pare_runner *r)
+{
+    return r->device ? r->device->stream : NULL;
 }
 
 static pare_status mark(pare_runner *r, pare_event **event)
@@ -351,7 +387,7 @@ static pare_status inputs_upload(pare_runner *r)
     for (int i = 0; i < p->input_count; i++) {
         size_t bytes = pare_view_bytes(&p->input_place[i].view);
         const pare_storage *root = &p->root[p->input_place[i].root];
-        if (!bytes || root->there) continue;
+        if (!bytes || root->there || r->device->input_left[i]) continue;
         PARE_TRY(copy_begin(r, PARE_LANE_IN, p->input[i], bytes));
         PARE_TRY(input_upload(r, i, pare_runner_device_address(r, root), bytes));
         PARE_TRY(copy_end(r));
@@ -365,7 +401,7 @@ static pare_status outputs_download(pare_runner *r)
     for (int i = 0; i < r->plan->output_count; i++) {
         const pare_view *there = &r->device->output[i];
         size_t bytes = there->data ? pare_view_bytes(there) : 0;
-        if (!bytes) continue;
+        if (!bytes || r->device->output_left[i]) continue;
         PARE_TRY(copy_begin(r, PARE_LANE_OUT, r->plan->model->graph->out.item[i], bytes));
         PARE_TRY(b->download(r->ctx, r->device->stream, r->output[i].data, there->data, bytes));
         PARE_TRY(copy_end(r));

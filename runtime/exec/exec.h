@@ -117,6 +117,18 @@ PARE_NODISCARD pare_status pare_runner_run(pare_runner *runner);
    no other thread may free memory of that GPU, which ends a recording. True on the CPU. */
 bool pare_runner_is_recorded(const pare_runner *runner);
 
+/* For data that are on the plan's GPU already. Where input i is read and output i is made there,
+   dense row-major; NULL: on the CPU, or the host has a part in it (an output that is an input, a
+   part that is interpreted). */
+void *pare_runner_input_there(const pare_runner *runner, int i);
+const void *pare_runner_output_there(const pare_runner *runner, int i);
+/* Where those are not NULL: do runs from now on leave out to bring it up, or down? The caller's
+   copies to an input are put into the runner's stream before a run, those from an output after it.
+   What pare_runner_output shows of an output that is left is not its value. */
+void pare_runner_leave_input(pare_runner *runner, int i, bool leave);
+void pare_runner_leave_output(pare_runner *runner, int i, bool leave);
+pare_stream *pare_runner_stream(const pare_runner *runner); /* NULL: on the CPU */
+
 /* The two halves of a run. start puts a run's work into the runner's stream and returns; wait
    returns when its outputs are there. Between the two, inputs and outputs are not to be touched;
    other runners may be started. On the CPU start does it all. A start that failed needs no wait.

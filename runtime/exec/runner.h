@@ -61,6 +61,8 @@ enum { PARE_PHASE_ENDS = 4 }; /* of three phases, one behind the other */
 struct pare_runner_device {
     pare_stream *stream;
     pare_raw_input *raw; /* (input_count) */
+    bool *input_left;    /* (input_count) the caller puts it there */
+    bool *output_left;   /* (output_count) it is not brought down */
     char *buffer;        /* activations, scratch, inputs */
     pare_view *output;   /* (output_count) on the device; data NULL: nothing to bring down */
     pare_event **event;  /* (step_count + 1), for profiles; made at the first */

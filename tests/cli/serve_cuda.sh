@@ -42,11 +42,19 @@ sys.exit(max(abs(a - b) for a, b in zip(got, want)) > 1e-4 * max(map(abs, want))
 ends && [ ! -s .test.served ] && pass sigterm || fail sigterm "$(cat .test.served)"
 
 # --- what --device says ---
+starts "$mlp" --max-batch 1 --device cuda --cuda-shared-memory
+asks extension 200 '"statistics","cuda_shared_memory"]' "$url/v2"
+asks regions 200 '[]' "$url/v2/cudasharedmemory/status"
+asks wrong_handle 400 'expected 64 bytes as base64' "$url/v2/cudasharedmemory/region/r/register" \
+    -d '{"raw_handle": {"b64": ""}, "device_id": 0, "byte_size": 1}'
+asks other_regions 501 'pare serve --shared-memory allows it' "$url/v2/systemsharedmemory/status"
+ends || fail regions_end "$(cat .test.served)"
 starts "$mlp" --max-batch 1 --device cpu
 asks cpu 200 '"kind":"KIND_CPU"' "$url/v2/models/mlp/config"
 ends || fail cpu_end "$(cat .test.served)"
 export SIMT_DEVICES=2
 starts "$mlp" --max-batch 1 --device cuda:1 --instances 3
+asks no_regions 501 'pare serve --cuda-shared-memory allows it' "$url/v2/cudasharedmemory/status"
 asks second 200 '"kind":"KIND_GPU","count":3,"gpus":[1]}' "$url/v2/models/mlp/config"
 ends || fail second_end "$(cat .test.served)"
 unset SIMT_DEVICES

@@ -289,6 +289,43 @@ static void a_lost_device_is_told_with_the_nodes_of_the_run(void **state)
     close_all(&f);
 }
 
+/* Data that are on the device are neither brought up nor down, by the recorded graph as well. */
+static void what_is_there_is_left(void **state)
+{
+    (void)state;
+    fixture f;
+    void *there;
+    float right[10], logits[10];
+    open_zoo(&f, "datasets/zoo/mlp.onnx");
+    pare_runner *r = runner_new(&f);
+    for (int i = 0; i < 3; i++) check(&f, pare_runner_run(r));
+    pare_view x = pare_runner_input(r, 0), y = pare_runner_output(r, 0);
+    memcpy(right, y.data, sizeof right);
+    const size_t bytes = (size_t)pare_view_count(&x) * sizeof(float);
+    check(&f, pare_device_copy(&f.ctx, f.device, &there, x.data, bytes));
+    pare_stream *stream = pare_runner_stream(r);
+    pare_runner_leave_input(r, 0, true);
+    pare_runner_leave_output(r, 0, true);
+    memset(x.data, 0, bytes);
+    memset(y.data, 0, sizeof right);
+    const uint64_t copies = simt_calls_of("cudaMemcpyAsync");
+    check(&f, f.device->sharing->copy(&f.ctx, stream, pare_runner_input_there(r, 0), there, bytes));
+    check(&f, pare_runner_run(r));
+    if (simt_emulated()) assert_int_equal(simt_calls_of("cudaMemcpyAsync"), copies + 1);
+    assert_true(((float *)y.data)[0] == 0);
+    const pare_backend *b = f.device->backend;
+    check(&f, b->download(&f.ctx, stream, logits, pare_runner_output_there(r, 0), sizeof logits));
+    check(&f, b->sync(&f.ctx, stream));
+    assert_memory_equal(logits, right, sizeof right);
+    pare_runner_leave_input(r, 0, false);
+    pare_runner_leave_output(r, 0, false);
+    check(&f, pare_runner_run(r)); /* of zeros */
+    assert_memory_not_equal(y.data, right, sizeof right);
+    b->free(f.device, there);
+    pare_runner_free(r);
+    close_all(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +336,7 @@ int main(void)
         device_test(steps_on_the_host_part_recordings),
         device_test(dropout_drops_nothing),
         device_test(a_timeline_shows_copies_and_steps),
+        device_test(what_is_there_is_left),
         device_test(a_lost_device_is_told_with_the_nodes_of_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

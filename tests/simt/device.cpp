@@ -11,6 +11,9 @@ namespace simt
 
 const checker *check;
 static cudaError_t last;
+static thread_local int chosen_device;
+
+int device_current(void) { return chosen_device; }
 
 cudaError_t fail(cudaError_t code)
 {
@@ -125,6 +128,8 @@ static const struct {
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorIllegalState, "cudaErrorIllegalState",
      "the operation cannot be performed in the present state"},
+    {cudaErrorMapBufferObjectFailed, "cudaErrorMapBufferObjectFailed",
+     "mapping of buffer object failed"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
      "an illegal memory access was encountered"},
@@ -184,8 +189,6 @@ cudaError_t cudaGetDeviceCount(int *count)
     *count = simt_set.devices;
     return cudaSuccess;
 }
-
-static int chosen_device;
 
 cudaError_t cudaSetDevice(int device)
 {

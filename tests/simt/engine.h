@@ -98,6 +98,9 @@ struct allocation {
     pool *from;    /* NULL: cudaMalloc */
     bool ready;    /* stream-ordered: its allocation has happened */
     bool released; /* stream-ordered: cudaFreeAsync was called, its point may be ahead */
+    int device;
+    uint64_t handle; /* for other processes (ipc.cpp); 0: none */
+    int opened;      /* by it, and not closed */
 };
 bool in_device_space(
     const void *p); /* where allocations are made and nothing else; not under ASan */
@@ -113,7 +116,11 @@ void device_close(void);
 void device_check_edges(void); /* a fault where bytes after an allocation changed */
 void *device_new(size_t bytes, pool *from);
 void device_delete(void *p);
+int device_current(void); /* of the calling thread */
 size_t device_used(void);
+
+/* The driver's cuMemGetAddressRange (ipc.cpp). */
+void *address_range_entry(void);
 
 /* --- streams and graphs (stream.cpp, graph.cpp) --- */
 

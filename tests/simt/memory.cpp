@@ -73,10 +73,7 @@ static void give_back(char *block, size_t bytes)
 
 static int open_depth;
 
-size_t device_used(void)
-{
-    return used;
-}
+size_t device_used(void) { return used; }
 
 static allocation *find(uintptr_t p, uintptr_t *base)
 {
@@ -152,7 +149,8 @@ void *device_new(size_t bytes, pool *from)
     char *p = block + EDGE;
     memset(block, EDGE_BYTE, bytes + 2 * EDGE);
     memset(p, 0xff, bytes);
-    table()[reinterpret_cast<uintptr_t>(p)] = {bytes, from, from == nullptr, false};
+    table()[reinterpret_cast<uintptr_t>(p)] = {
+        bytes, from, from == nullptr, false, device_current(), 0, 0};
     used += bytes;
     if (check) check->allocated(p, bytes);
     if (from || !open_depth) forbid(p, bytes);
@@ -218,6 +216,7 @@ cudaError_t cudaFree(void *p)
         char *base;
         const allocation *a = device_find(p, &base);
         if (!a || base != p || a->from) return fail(cudaErrorInvalidValue);
+        if (a->opened) simt_fault("memory is freed that another process has opened");
         device_check_edges();
         device_delete(p);
         live_add("allocations", -1);
@@ -283,10 +282,11 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 {
     SIMT_CALL("cudaPointerGetAttributes");
     *attributes = {};
-    bool device = device_find(p, nullptr) != nullptr;
+    const allocation *device = device_find(p, nullptr);
     attributes->type = device           ? cudaMemoryTypeDevice
                        : host_pinned(p) ? cudaMemoryTypeHost
                                         : cudaMemoryTypeUnregistered;
+    if (device) attributes->device = device->device;
     if (device) attributes->devicePointer = const_cast<void *>(p);
     if (!device) attributes->hostPointer = const_cast<void *>(p);
     return cudaSuccess;

@@ -192,6 +192,7 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void *
     if (!strcmp(name, "cuTensorMapEncodeTiled")) *function = reinterpret_cast<void *>(encode_tiled);
     if (!strcmp(name, "cuTensorMapEncodeIm2col"))
         *function = reinterpret_cast<void *>(encode_im2col);
+    if (!strcmp(name, "cuMemGetAddressRange")) *function = address_range_entry();
     const bool known = *function, old = version < 12000;
     *how = !known ? cudaDriverEntryPointSymbolNotFound
            : old  ? cudaDriverEntryPointVersionNotSufficent

@@ -46,6 +46,35 @@ static void memory_begins_as_garbage_and_has_a_limit(void **state)
     CUDA_OK(cudaFree(NULL));
 }
 
+static void memory_is_shared_by_handles(void **state)
+{
+    (void)state;
+    cudaIpcMemHandle_t handle, broken;
+    const unsigned lazy = cudaIpcMemLazyEnablePeerAccess;
+    int *d, value = 7, back = 0;
+    void *opened, *again;
+    CUDA_OK(cudaMalloc((void **)&d, 64));
+    CUDA_OK(cudaMemcpy(d, &value, sizeof value, cudaMemcpyHostToDevice));
+    CUDA_IS(cudaErrorInvalidValue, cudaIpcGetMemHandle(&handle, &value));
+    CUDA_IS(cudaErrorInvalidValue, cudaIpcGetMemHandle(&handle, d + 1));
+    CUDA_OK(cudaIpcGetMemHandle(&handle, d));
+    CUDA_IS(cudaErrorInvalidValue, cudaIpcCloseMemHandle(d)); /* it is not open */
+    CUDA_IS(cudaErrorInvalidValue, cudaIpcOpenMemHandle(&opened, handle, 0));
+    memset(&broken, 9, sizeof broken);
+    CUDA_IS(cudaErrorInvalidResourceHandle, cudaIpcOpenMemHandle(&opened, broken, lazy));
+    CUDA_OK(cudaIpcOpenMemHandle(&opened, handle, lazy));
+    CUDA_OK(cudaIpcOpenMemHandle(&again, handle, lazy));
+    assert_ptr_equal(opened, again);
+    CUDA_OK(cudaMemcpy(&back, opened, sizeof back, cudaMemcpyDeviceToHost));
+    assert_int_equal(back, value);
+    CUDA_OK(cudaIpcCloseMemHandle(opened));
+    CUDA_OK(cudaIpcCloseMemHandle(again));
+    CUDA_IS(cudaErrorInvalidValue, cudaIpcCloseMemHandle(again));
+    CUDA_OK(cudaFree(d));
+    CUDA_IS(cudaErrorMapBufferObjectFailed, cudaIpcOpenMemHandle(&opened, handle, lazy));
+    (void)cudaGetLastError();
+}
+
 /* Both orders of two streams are made right by an event. */
 static void streams_defer_and_events_order_them(void **state)
 {
@@ -354,6 +383,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(copies_are_checked_for_range_and_direction),
         device_test(memory_begins_as_garbage_and_has_a_limit),
+        device_test(memory_is_shared_by_handles),
         device_test(streams_defer_and_events_order_them),
         device_test(the_default_stream_orders_blocking_ones),
         device_test(host_functions_run_in_order_and_call_nothing),

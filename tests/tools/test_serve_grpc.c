@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The messages of gRPC against protobuf-c's own packing: what is read of a request, each thing that
    can be wrong with it, what is written, and messages as JSON. */
+#include "tools/serve/base64.h"
 #include "tools/serve/grpc/grpc.pb-c.h"
 #include "tools/serve/grpc/infer.h"
 #include "tools/serve/grpc/methods.h"
@@ -485,6 +486,54 @@ static void a_message_becomes_an_object(void **state)
     assert_non_null(strstr(w->ctx.message, "'name' is no UTF-8"));
 }
 
+/* Bytes are base64; proto3 leaves a device that is 0 out. */
+static void a_handle_becomes_text(void **state)
+{
+    wire *w = *state;
+    json_t *json;
+    uint8_t packed[128], handle[64];
+    for (int i = 0; i < 64; i++) handle[i] = (uint8_t)(255 - i);
+    Inference__CudaSharedMemoryRegisterRequest r =
+        INFERENCE__CUDA_SHARED_MEMORY_REGISTER_REQUEST__INIT;
+    r.name = "r";
+    r.raw_handle = (ProtobufCBinaryData){sizeof handle, handle};
+    r.byte_size = 5;
+    const size_t n = inference__cuda_shared_memory_register_request__pack(&r, packed);
+    static const uint8_t begins[] = {10, 1, 'r', 18, 64}, ends[] = {32, 5}; /* fields 1, 2; 4 */
+    assert_memory_equal(packed, begins, sizeof begins);
+    assert_memory_equal(packed + n - sizeof ends, ends, sizeof ends);
+    good(w, pare_message_to_json(&w->ctx, &json,
+                                 &inference__cuda_shared_memory_register_request__descriptor,
+                                 (const char *)packed, n));
+    uint8_t read[64];
+    const char *text = json_string_value(json_object_get(json, "raw_handle"));
+    assert_true(text && pare_base64_read(read, sizeof read, text));
+    assert_memory_equal(read, handle, sizeof handle);
+    assert_null(json_object_get(json, "device_id"));
+    json_decref(json);
+}
+
+/* The texts of RFC 4648, section 10. */
+static void bytes_are_base64(void **state)
+{
+    static const char *const texts[] = {"",         "Zg==",     "Zm8=",    "Zm9v",
+                                        "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+    char text[16], data[8];
+    (void)state;
+    for (size_t n = 0; n < sizeof texts / sizeof *texts; n++) {
+        pare_base64_put(text, "foobar", n);
+        assert_string_equal(text, texts[n]);
+        assert_int_equal(pare_base64_length(n), strlen(text));
+        assert_true(pare_base64_read(data, n, text));
+        assert_memory_equal(data, "foobar", n);
+        assert_false(pare_base64_read(data, n + 3, text));
+    }
+    assert_false(pare_base64_read(data, 3, "Zm9="));
+    assert_false(pare_base64_read(data, 3, "Zm 9"));
+    assert_false(pare_base64_read(data, 2, "Zm9v"));
+    assert_false(pare_base64_read(data, 1, "Z==="));
+}
+
 static void a_map_becomes_an_object(void **state)
 {
     wire *w = *state;
@@ -545,6 +594,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_response_of_a_stream_is_written, setup, teardown),
         cmocka_unit_test(an_object_becomes_a_message),
         cmocka_unit_test_setup_teardown(a_message_becomes_an_object, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_handle_becomes_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(bytes_are_base64, setup, teardown),
         cmocka_unit_test_setup_teardown(a_map_becomes_an_object, setup, teardown),
         cmocka_unit_test(methods_are_found),
     };

@@ -2,6 +2,7 @@
 #include "tools/serve/api.h"
 
 #include "runtime/base/version.h"
+#include "tools/serve/base64.h"
 #include "tools/serve/traffic/shadow.h"
 
 #include <errno.h>
@@ -33,12 +34,21 @@ static void ready(call *c)
         pare_exchange_empty(c->x);
 }
 
+static bool serves(const pare_api *api, pare_region_kind kind)
+{
+    if (!api->regions) return false;
+    return kind == PARE_REGION_CUDA ? api->regions->gpus != NULL : api->regions->has_system;
+}
+
 static void server_metadata(call *c)
 {
     json_t *extensions = json_pack("[s, s, s, s, s, s, s]", "binary_tensor_data", "classification",
                                    "model_configuration", "model_repository", "schedule_policy",
                                    "sequence", "statistics");
-    if (c->api->regions) json_array_append_new(extensions, json_string("system_shared_memory"));
+    if (serves(c->api, PARE_REGION_SYSTEM))
+        json_array_append_new(extensions, json_string("system_shared_memory"));
+    if (serves(c->api, PARE_REGION_CUDA))
+        json_array_append_new(extensions, json_string("cuda_shared_memory"));
     pare_exchange_json(c->x, json_pack("{s:s, s:s, s:o}", "name", "pare", "version", PARE_VERSION,
                                        "extensions", extensions));
 }
@@ -266,18 +276,20 @@ static void repository_unload(call *c)
 /* --- shared memory --- */
 
 /* False: the reply says that it is not served. */
-static bool has_regions(call *c)
+static bool has_regions(call *c, pare_region_kind kind)
 {
-    if (c->api->regions) return true;
+    const bool is_cuda = kind == PARE_REGION_CUDA;
+    if (serves(c->api, kind)) return true;
     pare_exchange_refuse(c->x, PARE_HTTP_NOT_SERVED,
-                         "shared memory is not served; pare serve --shared-memory allows it");
+                         "%sshared memory is not served; pare serve --%sshared-memory allows it",
+                         is_cuda ? "CUDA's " : "", is_cuda ? "cuda-" : "");
     return false;
 }
 
-static void region_status(call *c)
+static void status_of(call *c, pare_region_kind kind)
 {
-    if (!has_regions(c)) return;
-    json_t *list = pare_regions_json(c->api->regions, c->region);
+    if (!has_regions(c, kind)) return;
+    json_t *list = pare_regions_json(c->api->regions, kind, c->region);
     if (list)
         pare_exchange_json(c->x, list);
     else
@@ -285,36 +297,80 @@ static void region_status(call *c)
                              c->region);
 }
 
+static void region_status(call *c) { status_of(c, PARE_REGION_SYSTEM); }
+
+static void cuda_status(call *c) { status_of(c, PARE_REGION_CUDA); }
+
+static void say_registered(call *c, pare_status st)
+{
+    if (st == PARE_OK)
+        pare_exchange_empty(c->x);
+    else
+        pare_exchange_fail(c->x, pare_reply_code(st));
+}
+
 static void region_register(call *c)
 {
     const char *key = NULL;
     json_int_t offset = 0, bytes = -1;
-    json_t *body = has_regions(c) ? body_json(c) : NULL;
+    json_t *body = has_regions(c, PARE_REGION_SYSTEM) ? body_json(c) : NULL;
     if (!body) return;
     const bool is_read =
         !json_unpack(body, "{s:s, s?I, s:I}", "key", &key, "offset", &offset, "byte_size", &bytes);
-    if (!is_read || offset < 0 || bytes < 0) {
+    if (!is_read || offset < 0 || bytes < 0)
         pare_exchange_refuse(c->x, PARE_HTTP_BAD_REQUEST,
                              "region '%s': expected a text 'key' and whole numbers 'offset' and "
                              "'byte_size' from 0",
                              c->region);
-    } else {
-        const pare_status st =
-            pare_regions_add(c->api->regions, &c->x->ctx, c->region, key, offset, bytes);
-        if (st == PARE_OK)
-            pare_exchange_empty(c->x);
-        else
-            pare_exchange_fail(c->x, pare_reply_code(st));
-    }
+    else
+        say_registered(
+            c, pare_regions_add(c->api->regions, &c->x->ctx, c->region, key, offset, bytes));
     json_decref(body);
 }
 
-static void region_unregister(call *c)
+/* A handle is base64: {"b64": TEXT}, or, of gRPC's bytes, the text. */
+static bool read_handle(const json_t *json, unsigned char *handle)
 {
-    if (!has_regions(c)) return;
-    pare_regions_remove(c->api->regions, c->region);
+    const json_t *text = json_is_object(json) ? json_object_get(json, "b64") : json;
+    return json_is_string(text) &&
+           pare_base64_read(handle, PARE_SHARING_HANDLE, json_string_value(text));
+}
+
+/* gRPC leaves out a device that is 0. */
+static void cuda_register(call *c)
+{
+    unsigned char handle[PARE_SHARING_HANDLE];
+    json_t *raw = NULL;
+    json_int_t device = 0, bytes = -1;
+    json_t *body = has_regions(c, PARE_REGION_CUDA) ? body_json(c) : NULL;
+    if (!body) return;
+    const bool is_read = !json_unpack(body, "{s:o, s?I, s:I}", "raw_handle", &raw, "device_id",
+                                      &device, "byte_size", &bytes);
+    if (!is_read || bytes < 0)
+        pare_exchange_refuse(c->x, PARE_HTTP_BAD_REQUEST,
+                             "region '%s': expected a 'raw_handle' and whole numbers 'device_id' "
+                             "and 'byte_size' from 0",
+                             c->region);
+    else if (!read_handle(raw, handle))
+        pare_exchange_refuse(c->x, PARE_HTTP_BAD_REQUEST,
+                             "region '%s': raw_handle: expected %d bytes as base64", c->region,
+                             PARE_SHARING_HANDLE);
+    else
+        say_registered(c, pare_regions_add_cuda(c->api->regions, &c->x->ctx, c->region, handle,
+                                                device, bytes));
+    json_decref(body);
+}
+
+static void unregister(call *c, pare_region_kind kind)
+{
+    if (!has_regions(c, kind)) return;
+    pare_regions_remove(c->api->regions, kind, c->region);
     pare_exchange_empty(c->x);
 }
+
+static void region_unregister(call *c) { unregister(c, PARE_REGION_SYSTEM); }
+
+static void cuda_unregister(call *c) { unregister(c, PARE_REGION_CUDA); }
 
 /* --- routes --- */
 
@@ -347,6 +403,11 @@ static const struct route {
     {"POST", "v2/systemsharedmemory/region/{r}/register", region_register},
     {"POST", "v2/systemsharedmemory/unregister", region_unregister},
     {"POST", "v2/systemsharedmemory/region/{r}/unregister", region_unregister},
+    {"GET", "v2/cudasharedmemory/status", cuda_status},
+    {"GET", "v2/cudasharedmemory/region/{r}/status", cuda_status},
+    {"POST", "v2/cudasharedmemory/region/{r}/register", cuda_register},
+    {"POST", "v2/cudasharedmemory/unregister", cuda_unregister},
+    {"POST", "v2/cudasharedmemory/region/{r}/unregister", cuda_unregister},
 };
 
 /* Does the path have the route's form? Takes what the route leaves open. */

@@ -134,7 +134,8 @@ static pare_status hold(pare_infer_job *job, pare_regions *regions, const pare_i
     if (!place->region) return PARE_OK;
     if (!regions)
         return PARE_FAIL(&job->x->ctx, UNSUPPORTED,
-                         "shared memory is not served; pare serve --shared-memory allows it");
+                         "shared memory is not served; pare serve --shared-memory or "
+                         "--cuda-shared-memory allows it");
     return pare_regions_find(regions, &job->x->ctx, out, place->region, place->offset,
                              place->bytes);
 }
@@ -156,13 +157,23 @@ static pare_status fetch(pare_infer_job *job, int i)
     return pare_infer_strings(arena, t, t->name, data, (size_t)t->place.bytes);
 }
 
+pare_status pare_infer_job_rows(const pare_infer_job *job, int input, void *to, pare_ctx *ctx)
+{
+    const pare_infer_tensor *t = job->input[input];
+    if (!t->data && t->bytes)
+        return pare_region_read(job->source[input], ctx, to, t->place.offset, t->bytes);
+    if (t->bytes) memcpy(to, t->data, t->bytes);
+    return PARE_OK;
+}
+
 static pare_status hold_all(pare_infer_job *job, pare_regions *regions)
 {
     const int inputs = job->served->input_count;
     pare_arena *arena = &job->x->arena;
     job->source = pare_arena_alloc(arena, (size_t)inputs + 1, sizeof *job->source);
     job->target = pare_arena_alloc(arena, (size_t)job->wanted_count + 1, sizeof *job->target);
-    if (!job->source || !job->target) return PARE_MEMORY;
+    job->is_put = pare_arena_alloc(arena, (size_t)job->wanted_count + 1, sizeof *job->is_put);
+    if (!job->source || !job->target || !job->is_put) return PARE_MEMORY;
     for (int i = 0; i < inputs; i++) {
         PARE_TRY(hold(job, regions, &job->input[i]->place, &job->source[i]));
         const bool is_picture = job->served->preprocess && job->served->preprocess->input == i;
@@ -264,6 +275,7 @@ pare_status pare_infer_job_new(pare_infer_job **out, pare_served *served, pare_e
 static pare_status put_shared(void *user, int i, const void *data, size_t bytes)
 {
     const pare_infer_job *job = user;
+    if (job->is_put[i]) return PARE_OK;
     return pare_region_write(job->target[i], &job->x->ctx, data, job->wanted[i].place.offset,
                              bytes);
 }

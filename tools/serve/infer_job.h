@@ -23,6 +23,7 @@ typedef struct pare_infer_job {
                                         these, as in wanted, the states of its sequence */
     int wanted_count;
     pare_region **source, **target; /* (input_count), (wanted_count) shared memory; NULL: none */
+    bool *is_put;                   /* (wanted_count) the run puts it to its target */
     pare_infer_keep *keep;          /* takes the outputs; NULL: they become the reply's body */
     void *pixels;                   /* of its pictures, from malloc; NULL: none yet */
     double seconds[PARE_STAGES];    /* it took, once they are known */
@@ -52,6 +53,9 @@ const pare_infer_tensor *pare_infer_job_given(const pare_infer_job *job, int inp
    where the job is the run of a shadow. Makes `copy` where the model has a shadow. */
 PARE_NODISCARD pare_status pare_infer_job_answer(pare_infer_job *job,
                                                  const pare_infer_tensor *output);
+/* Copies the job's rows of an input to the host's memory; a failure is in ctx. */
+PARE_NODISCARD pare_status pare_infer_job_rows(const pare_infer_job *job, int input, void *to,
+                                               pare_ctx *ctx);
 /* Gives back the memory that it holds, shared and its own: before the exchange's reply. */
 void pare_infer_job_release(pare_infer_job *job);
 /* Can both be rows of one run? Both are pare_infer_jobs of one model. */

@@ -4,6 +4,7 @@
 #include "tools/serve/infer_job.h"
 
 #include "runtime/base/clock.h"
+#include "tools/serve/gpu/direct.h"
 #include "tools/serve/traffic/sequences.h"
 #include "tools/serve/traffic/shadow.h"
 
@@ -41,15 +42,38 @@ static pare_status copy_rows(const batch_run *run, int input, const pare_view *v
 {
     char *at = view->data;
     for (const pare_infer_job *job = run->first; job; job = next_of(job)) {
-        const pare_infer_tensor *t = job->input[input];
-        if (!t->data && t->bytes)
-            PARE_TRY(pare_region_read(job->source[input], ctx, at, t->place.offset, t->bytes));
-        else if (t->bytes)
-            memcpy(at, t->data, t->bytes);
-        at += t->bytes;
+        PARE_TRY(pare_infer_job_rows(job, input, at, ctx));
+        at += job->input[input]->bytes;
     }
     const size_t row = run->first->input[input]->bytes / (size_t)run->first->job.rows;
     for (int64_t i = run->rows; i < run->filled && row; i++, at += row) memcpy(at, view->data, row);
+    return PARE_OK;
+}
+
+/* Where the runner has the input on its GPU, if a request's rows are in a region there, and then
+   brings up none; else NULL. */
+static char *find_there(const batch_run *run, int input, pare_runner *runner, int i)
+{
+    char *there = NULL;
+    for (const pare_infer_job *job = run->first; job; job = next_of(job))
+        if (pare_direct_source(job, input, run->site)) there = pare_runner_input_there(runner, i);
+    pare_runner_leave_input(runner, i, there != NULL);
+    return there;
+}
+
+/* The same as copy_rows, in the GPU's memory. */
+static pare_status copy_rows_there(const batch_run *run, int input, const pare_view *view,
+                                   char *there, pare_replica *replica)
+{
+    size_t at = 0;
+    for (const pare_infer_job *job = run->first; job; job = next_of(job)) {
+        PARE_TRY(
+            pare_direct_load(job, input, run->site, there + at, (char *)view->data + at, replica));
+        at += job->input[input]->bytes;
+    }
+    const size_t row = run->first->input[input]->bytes / (size_t)run->first->job.rows;
+    for (int64_t i = run->rows; i < run->filled && row; i++, at += row)
+        PARE_TRY(pare_direct_copy(replica, there + at, there, row));
     return PARE_OK;
 }
 
@@ -60,21 +84,21 @@ static int input_index(const pare_served *s, const char *name)
     return i;
 }
 
-static pare_status load(void *user, int64_t item, pare_replica *replica)
+static pare_status load_inputs(const batch_run *run, pare_replica *replica)
 {
-    batch_run *run = user;
     const pare_plan *plan = pare_runner_plan(replica->runner);
-    (void)item;
     for (int i = 0; i < pare_plan_input_count(plan); i++) {
         const int input = input_index(run->served, pare_plan_input(plan, i)->name);
         const pare_infer_tensor *t = run->first->input[input];
         const pare_view view = pare_runner_input(replica->runner, i);
-        if (is_direct(run, t))
+        char *there = find_there(run, input, replica->runner, i);
+        if (there)
+            PARE_TRY(copy_rows_there(run, input, &view, there, replica));
+        else if (is_direct(run, t))
             pare_runner_set_input(replica->runner, i, t->data);
         else
             PARE_TRY(copy_rows(run, input, &view, &replica->ctx));
     }
-    run->mark[1] = pare_seconds();
     return PARE_OK;
 }
 
@@ -106,6 +130,72 @@ static pare_status slice(const batch_run *run, pare_infer_job *job, const pare_r
     return PARE_OK;
 }
 
+/* Can the run put the request's output i to its target, without the host? */
+static bool goes_there(const batch_run *run, pare_infer_job *job, const pare_runner *runner, int i,
+                       int64_t from)
+{
+    pare_infer_tensor out;
+    const pare_infer_wanted *w = &job->wanted[i];
+    if (!pare_direct_target(job, i, run->site) || w->classes || run->served->options.shadow)
+        return false;
+    if (!pare_runner_output_there(runner, job->output[i])) return false;
+    if (slice(run, job, runner, i, from, &out) == PARE_OK)
+        return out.bytes <= (size_t)w->place.bytes;
+    pare_ctx_clear(&job->x->ctx); /* the reply says it */
+    return false;
+}
+
+/* Is output o put to a target by the run, and wanted by no one else? */
+static bool stays_there(const batch_run *run, int o)
+{
+    bool stays = false;
+    const int states = pare_sequences_state_count(run->served->sequences);
+    for (const pare_infer_job *job = run->first; job; job = next_of(job))
+        for (int i = 0; i < job->wanted_count + states; i++) {
+            if (job->output[i] != o) continue;
+            if (i >= job->wanted_count || !job->is_put[i]) return false;
+            stays = true;
+        }
+    return stays;
+}
+
+/* Before a run: which outputs go from its GPU to regions there, and which of them go nowhere else.
+ */
+static void choose_there(const batch_run *run, pare_runner *runner)
+{
+    int64_t from = 0;
+    if (!run->site->gpu) return;
+    for (pare_infer_job *job = run->first; job; job = next_of(job)) {
+        for (int i = 0; i < job->wanted_count; i++)
+            job->is_put[i] = goes_there(run, job, runner, i, from);
+        from += job->job.rows;
+    }
+    for (int o = 0; o < run->served->output_count; o++)
+        pare_runner_leave_output(runner, o, stays_there(run, o));
+}
+
+/* Before the replies, which say that it is done. */
+static pare_status put_there(const batch_run *run, pare_replica *replica)
+{
+    int64_t from = 0;
+    bool waits = false;
+    pare_status st = PARE_OK;
+    for (pare_infer_job *job = run->first; job; job = next_of(job)) {
+        for (int i = 0; i < job->wanted_count && st == PARE_OK; i++) {
+            pare_infer_tensor out;
+            if (!job->is_put[i]) continue;
+            if ((st = slice(run, job, replica->runner, i, from, &out)) != PARE_OK) break;
+            const char *all = pare_runner_output(replica->runner, job->output[i]).data;
+            const char *there = pare_runner_output_there(replica->runner, job->output[i]);
+            st = pare_direct_copy(replica, pare_direct_target(job, i, run->site),
+                                  there + ((const char *)out.data - all), out.bytes);
+            waits = true;
+        }
+        from += job->job.rows;
+    }
+    return waits ? pare_direct_end(replica, st) : PARE_OK;
+}
+
 /* The request's reply, or its failure in its context. */
 static pare_status answer(const batch_run *run, pare_infer_job *job, const pare_runner *runner,
                           int64_t from)
@@ -126,6 +216,7 @@ static pare_status take(void *user, int64_t item, pare_replica *replica)
     int64_t from = 0;
     (void)item;
     run->mark[2] = pare_seconds();
+    PARE_TRY(put_there(run, replica));
     for (pare_infer_job *job = run->first; job; job = next_of(job)) {
         const pare_status st = answer(run, job, replica->runner, from);
         if (st != PARE_OK) job->x->reply.code = pare_reply_code(st);
@@ -136,6 +227,17 @@ static pare_status take(void *user, int64_t item, pare_replica *replica)
 }
 
 /* --- a run --- */
+
+static pare_status load(void *user, int64_t item, pare_replica *replica)
+{
+    batch_run *run = user;
+    (void)item;
+    const pare_status st = load_inputs(run, replica);
+    if (st != PARE_OK) return pare_direct_end(replica, st);
+    choose_there(run, replica->runner);
+    run->mark[1] = pare_seconds();
+    return PARE_OK;
+}
 
 /* The batch that a plan is made for: a preferred one, the next power of two, or all that may be. */
 static int64_t fill_up(const pare_served *s, int64_t rows)

@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 extern const pare_stream_table pare_cuda_streams;
+extern const pare_sharing_table pare_cuda_sharing; /* sharing.c */
 
 cudaStream_t pare_cuda_stream(const pare_stream *stream);
 

@@ -55,6 +55,22 @@ void pare_gpus_free(pare_gpus *g)
 
 pare_gpu *pare_gpus_first(pare_gpus *g) { return g->has_first ? g->gpu[0] : NULL; }
 
+/* Under the lock. */
+static pare_gpu *find(const pare_gpus *g, int64_t index)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (g->gpu[i]->device->index == index) return g->gpu[i];
+    return NULL;
+}
+
+pare_gpu *pare_gpus_find(pare_gpus *g, int64_t index)
+{
+    (void)pthread_mutex_lock(&g->lock);
+    pare_gpu *found = find(g, index);
+    (void)pthread_mutex_unlock(&g->lock);
+    return found;
+}
+
 static pare_status open_gpu(pare_gpus *g, pare_ctx *ctx, int index)
 {
     char name[32];
@@ -73,8 +89,7 @@ pare_status pare_gpus_get(pare_gpus *g, pare_ctx *ctx, pare_gpu **out, int index
     if (index < 0 && (*out = pare_gpus_first(g))) return PARE_OK;
     if (index < 0) index = 0;
     (void)pthread_mutex_lock(&g->lock);
-    for (size_t i = 0; i < g->count; i++)
-        if (g->gpu[i]->device->index == index) *out = g->gpu[i];
+    *out = find(g, index);
     if (!*out && (st = open_gpu(g, ctx, index)) == PARE_OK) *out = g->gpu[g->count - 1];
     (void)pthread_mutex_unlock(&g->lock);
     return st;

@@ -29,4 +29,6 @@ pare_gpu *pare_gpus_first(pare_gpus *gpus);
 /* The GPU of this index; -1: the first, or where there is none that of index 0. PARE_DEVICE: it
    cannot be used. */
 PARE_NODISCARD pare_status pare_gpus_get(pare_gpus *gpus, pare_ctx *ctx, pare_gpu **out, int index);
+/* The same where it is open already; NULL: it is not. */
+pare_gpu *pare_gpus_find(pare_gpus *gpus, int64_t index);
 #endif

@@ -3,6 +3,7 @@
 
 #include "formats/wire.h"
 #include "runtime/base/size.h"
+#include "tools/serve/base64.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,16 @@ static pare_wire_type wire_type(ProtobufCType type)
     }
 }
 
+/* As base64, as JSON has bytes; null where they are more than what is read of any message. */
+static json_t *bytes_json(const pare_wire_field *w)
+{
+    enum { MOST = 256 };
+    char text[(MOST + 2) / 3 * 4 + 1];
+    if (w->size > MOST) return json_null();
+    pare_base64_put(text, w->data, w->size);
+    return json_string(text);
+}
+
 /* The value of a field. */
 static pare_status value_json(pare_ctx *ctx, const ProtobufCFieldDescriptor *f,
                               const pare_wire_field *w, json_t **out)
@@ -175,7 +186,9 @@ static pare_status value_json(pare_ctx *ctx, const ProtobufCFieldDescriptor *f,
     switch (f->type) {
     case PROTOBUF_C_TYPE_MESSAGE:
         return pare_message_to_json(ctx, out, f->descriptor, (const char *)w->data, w->size);
-    case PROTOBUF_C_TYPE_BYTES: *out = json_null(); return PARE_OK;
+    case PROTOBUF_C_TYPE_BYTES:
+        *out = bytes_json(w);
+        return *out ? PARE_OK : PARE_FAIL(ctx, MEMORY, "out of memory for a request");
     case PROTOBUF_C_TYPE_STRING:
         *out = json_stringn((const char *)w->data, w->size);
         if (*out) return PARE_OK;

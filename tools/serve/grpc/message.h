@@ -31,7 +31,8 @@ size_t pare_message_head(char *at, uint32_t field, size_t bytes);
 void pare_message_of_json(pare_message *out, const ProtobufCMessageDescriptor *type,
                           const json_t *object);
 /* Makes an object of a message, without fields that it has not, or that the descriptor does not
-   know. Maps are objects, and bytes are null. PARE_INPUT: it is damaged, or a text is no UTF-8. */
+   know. Maps are objects, bytes base64, or null where they are more than 256. PARE_INPUT: it is
+   damaged, or a text is no UTF-8. */
 PARE_NODISCARD pare_status pare_message_to_json(pare_ctx *ctx, json_t **out,
                                                 const ProtobufCMessageDescriptor *type,
                                                 const char *data, size_t bytes);

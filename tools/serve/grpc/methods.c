@@ -63,6 +63,13 @@ static const pare_grpc_method methods[] = {
      &inference__system_shared_memory_register_request__descriptor, NULL, NULL},
     {"SystemSharedMemoryUnregister", "/v2/systemsharedmemory/region/{r}/unregister", OBJECT,
      ANY_REGION, &inference__system_shared_memory_unregister_request__descriptor, NULL, NULL},
+    {"CudaSharedMemoryStatus", "/v2/cudasharedmemory/region/{r}/status", OBJECT, ANY_REGION,
+     &inference__cuda_shared_memory_status_request__descriptor,
+     &inference__cuda_shared_memory_status_response__descriptor, "regions"},
+    {"CudaSharedMemoryRegister", "/v2/cudasharedmemory/region/{r}/register", OBJECT, ONE_REGION,
+     &inference__cuda_shared_memory_register_request__descriptor, NULL, NULL},
+    {"CudaSharedMemoryUnregister", "/v2/cudasharedmemory/region/{r}/unregister", OBJECT, ANY_REGION,
+     &inference__cuda_shared_memory_unregister_request__descriptor, NULL, NULL},
 };
 
 const pare_grpc_method *pare_grpc_method_find(const char *path, size_t bytes)

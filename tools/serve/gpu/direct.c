@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/serve/gpu/direct.h"
+
+const void *pare_direct_source(const pare_infer_job *job, int input, const pare_site *site)
+{
+    const pare_infer_tensor *t = job->input[input];
+    if (t->data || !t->bytes) return NULL;
+    return pare_region_there(job->source[input], site->gpu, t->place.offset);
+}
+
+void *pare_direct_target(const pare_infer_job *job, int i, const pare_site *site)
+{
+    return pare_region_there(job->target[i], site->gpu, job->wanted[i].place.offset);
+}
+
+pare_status pare_direct_load(const pare_infer_job *job, int input, const pare_site *site,
+                             void *there, void *staging, pare_replica *replica)
+{
+    const size_t bytes = job->input[input]->bytes;
+    pare_stream *stream = pare_runner_stream(replica->runner);
+    const void *source = pare_direct_source(job, input, site);
+    if (source) return pare_direct_copy(replica, there, source, bytes);
+    PARE_TRY(pare_infer_job_rows(job, input, staging, &replica->ctx));
+    return bytes ? stream->device->backend->upload(&replica->ctx, stream, there, staging, bytes)
+                 : PARE_OK;
+}
+
+pare_status pare_direct_copy(pare_replica *replica, void *to, const void *from, size_t bytes)
+{
+    pare_stream *stream = pare_runner_stream(replica->runner);
+    if (!bytes) return PARE_OK;
+    return stream->device->sharing->copy(&replica->ctx, stream, to, from, bytes);
+}
+
+pare_status pare_direct_end(pare_replica *replica, pare_status st)
+{
+    pare_ctx quiet;
+    pare_stream *stream = pare_runner_stream(replica->runner);
+    if (!stream) return st;
+    if (st == PARE_OK) return stream->device->backend->sync(&replica->ctx, stream);
+    pare_ctx_init(&quiet);
+    (void)stream->device->backend->sync(&quiet, stream);
+    return st;
+}
