@@ -181,10 +181,20 @@ SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column
 SIMT_INLINE int bits_of_sum(int v) { return v; }
 SIMT_INLINE int bits_of_sum(float v) { return __float_as_int(v); }
 
-/* Four neighbours' sums in real units, stored at `to`; bytes are divided by Y's scale as
-   pare_epilogue_round does it. */
+/* v / s as the operator rounds it; inverse: 1 / s. Two steps of Newton's method on the quotient
+   (Markstein 1990) take no branch, which the operator does. What saturates, and what
+   is no number, is left as the product has it. */
+SIMT_INLINE float quotient_of(float v, float s, float inverse)
+{
+    float q = v * inverse;
+    const bool saturates = !(fabsf(q) < 0x1p20f);
+    q = saturates ? q : fmaf(fmaf(-q, s, v), inverse, q);
+    return saturates ? q : fmaf(fmaf(-q, s, v), inverse, q);
+}
+
+/* Four neighbours' sums in real units, stored at `to`. inverse: of Y's scale. */
 template <typename V>
-SIMT_INLINE void four_real(const pare_cuda_gemm_args &p, const tile_clamp &l,
+SIMT_INLINE void four_real(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
                            const typename V::sum sum[4], const four_constants &k, char *to)
 {
     float v[4];
@@ -193,7 +203,7 @@ SIMT_INLINE void four_real(const pare_cuda_gemm_args &p, const tile_clamp &l,
         v[i] = (float)sum[i] + k.bias[i];
         if (V::INTEGER) v[i] *= k.scale[i];
         if (V::GELU) v[i] = pare_act_of(PARE_ACT_GELU, NULL, v[i]);
-        if (V::TO == (int)PARE_s8) v[i] /= p.epilogue.y_scale;
+        if (V::TO == (int)PARE_s8) v[i] = quotient_of(v[i], p.epilogue.y_scale, inverse);
     }
     if constexpr (V::TO == (int)PARE_s8)
         *reinterpret_cast<unsigned *>(to) = four_pack<true>(p, l, v);
@@ -235,6 +245,7 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
     const four_place mine = lane_place<V>(lane);
     const int first = row * V::SLICE + ((turn << 4) ^ mine.chunk) + mine.byte;
     int wait[2] = {0, 0}; /* stay 0 */
+    const float inverse = 1 / p.epilogue.y_scale;
     PARE_UNROLL for (int q = 0; q < V::BN / 16; q++)
     {
         const four_place pair = pair_place<V>(q);
@@ -256,7 +267,7 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
             }
             char *there = to + i * V::SLICES * V::SLICE_BYTES + upper * 8 * V::SLICE;
             if constexpr (V::END == (int)EPILOGUE_ANY)
-                four_real<V>(p, l, four, k, there);
+                four_real<V>(p, l, inverse, four, k, there);
             else
                 four_finish<V::END>(p, l, four, k.scale, k.bias, there);
         }
