@@ -45,7 +45,7 @@ static void weights_are_read(void **state)
         pare_ctx ctx;
         pare_shares shares;
         pare_ctx_init(&ctx);
-        for (int k = 1; k <= 65 && i == 11; k++) snprintf(many + strlen(many), 8, "%d:1 ", k);
+        for (int k = 1; k <= 65 && i == 11; k++) snprintf(many + strlen(many), 16, "%d:1 ", k);
         assert_int_equal(pare_shares_read(&ctx, &shares, "here", i < 11 ? wrong[i].text : many),
                          PARE_INPUT);
         if (!strstr(ctx.message, i < 11 ? wrong[i].words : "at most 64 versions"))

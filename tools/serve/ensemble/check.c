@@ -148,7 +148,7 @@ static pare_status check_step(pare_served *s, int index)
     const pare_status found =
         s->options.member(s->options.user, &s->ctx, &c.model, c.step->model, c.step->version);
     if (found != PARE_OK) {
-        char why[1024];
+        char why[sizeof s->ctx.message];
         snprintf(why, sizeof why, "%s", s->ctx.message);
         pare_ctx_clear(&s->ctx);
         return PARE_FAIL(&s->ctx, INPUT, "%s: step %d: %s", s->options.path, index, why);
