@@ -161,7 +161,7 @@ def wrong(server):
     fails('no_statistics', 'NOT_FOUND', "'none'", lambda: client.get_inference_statistics('none'))
     fails('no_shared_memory', 'UNIMPLEMENTED', 'not served', lambda: client.register_system_shared_memory('r', '/k', 64))
     fails('other_method', 'UNIMPLEMENTED', 'no such method', lambda: client.get_log_settings())
-    fails('cuda_memory', 'UNIMPLEMENTED', 'no such method', lambda: client.get_cuda_shared_memory_status())
+    fails('cuda_memory', 'UNIMPLEMENTED', '--cuda-shared-memory', lambda: client.get_cuda_shared_memory_status())
     good = pb.ModelInferRequest(model_name='same_FP32', raw_input_contents=[bytes(12)])
     good.inputs.add(name='x', datatype='FP32', shape=[1, 3])
     whole = good.SerializeToString()
