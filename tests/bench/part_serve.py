@@ -114,9 +114,9 @@ def beside_rival(options, results, case, model, data):
     for who in "pare", "onnxruntime":
         server = pare_server(options, model) if who == "pare" else rival_server(options, model)
         with server:
-            rows[who] = most(options, server.url, model.stem, data, 200)
+            rows[who] = most(options, server.url, model.stem, data, 400)
         if rows[who] is None:
-            results.fail(PART, case, f"{who} does not keep 200 requests/s")
+            results.fail(PART, case, f"{who} does not keep 400 requests/s")
             return
         note(results, f"{case}, {who}", rows[who])
     ratio = rows["pare"]["throughput_per_s"] / rows["onnxruntime"]["throughput_per_s"]
@@ -135,7 +135,7 @@ def batching(options, results, case, model, data):
 
 def overload(options, results, case, model, data):
     """p99 of what is admitted at twice the most, over that at 80 % of it."""
-    words = ("--max-wait", 2000)
+    words = ("--max-wait", 1000)
     with pare_server(options, model, *words) as server:
         best = most(options, server.url, model.stem, data, 500)["offered_per_s"]
         rows = {part: load(options, server.url, model.stem, data, part * best, 10, 1024) for part in (0.8, 2)}
