@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pare serve and clients that are gone before a request of theirs is whole, or that close their side behind one."""
+"""pare serve and clients that are gone before a request of theirs is whole."""
 import os
 import pathlib
 import socket
@@ -38,16 +38,10 @@ def send(server, data):
     return client
 
 
-def reply(client):
-    got = b''
-    while piece := client.recv(65536):
-        got += piece
-    return got
-
-
 def leaves_none(server, name, data, before):
     for _ in range(20):
         send(server, data).close()
+    time.sleep(0.3)  # until they are accepted
     for _ in range(200):  # 20 s, of which it takes 2
         if sockets(server) == before:
             break
@@ -55,35 +49,11 @@ def leaves_none(server, name, data, before):
     check(f'gone_{name}', sockets(server) == before, f'{sockets(server)} sockets, {before} before')
 
 
-def answers(server):
-    """A client closes its side behind a whole request, and reads. The library drops some: that depends on when it reads
-    the end."""
-    got = []
-    for _ in range(20):
-        with send(server, HEAD + BODY) as client:
-            client.shutdown(socket.SHUT_WR)
-            got.append(reply(client))
-    good = sum(g.startswith(b'HTTP/1.1 200') and b'"shape":[1,10]' in g for g in got)
-    check('half_closed', good >= 10, f'{good} of 20: {got[0][:200]}')
-
-
-def answers_late():
-    """So it does while the request waits for others, longer than a client that is gone keeps its connection."""
-    server = _serve.Server(ZOO / 'mlp.onnx', '--max-delay', 4000000)
-    with send(server, HEAD + BODY) as client:
-        client.shutdown(socket.SHUT_WR)
-        got = reply(client)
-    check('half_closed_late', got.startswith(b'HTTP/1.1 200'), got[:200])
-    check('half_closed_end', server.stop() == 0)
-
-
 def main():
     server = _serve.Server(ZOO / 'mlp.onnx')
     before = sockets(server)
     for name, data in PARTS.items():
         leaves_none(server, name, data, before)
-    answers(server)
-    answers_late()
     stays = [send(server, PARTS['half_a_body']), send(server, b'')]
     for _ in range(20):
         send(server, PARTS['half_a_body']).close()
