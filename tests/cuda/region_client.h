@@ -9,15 +9,6 @@
 
 enum { ROW = PIXELS * sizeof(float), LOGITS = CLASSES * sizeof(float) }; /* bytes */
 
-/* The pixels of desk_send_images. */
-static inline void make_pixels(uint32_t seed, int rows, float *pixels)
-{
-    for (int i = 0; i < rows * PIXELS; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        pixels[i] = (float)(seed >> 8) * 0x1p-22f - 2;
-    }
-}
-
 static inline const char *handle_text(void *memory)
 {
     static char text[96];
@@ -79,13 +70,6 @@ static inline ask *send_from(desk *d, const char *model, const char *region, int
 static inline ask *send_region(desk *d, const char *model, int rows, size_t from, long to)
 {
     return send_from(d, model, "in", rows, from, to);
-}
-
-static inline ask *send_body(desk *d, const char *model, uint32_t seed, int rows)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/v2/models/%s/infer", model);
-    return desk_send_images(d, path, "", seed, rows);
 }
 
 /* The reply says that the logits are in the region. */

@@ -5,75 +5,26 @@
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"
 #include "tests/tools/serve_desk.h"
-#include "tests/warnings.h"
 #include "tools/serve/plans.h"
 
 enum { REQUESTS = 40 };
 
-static pare_device *device; /* of models that do not choose; NULL: the CPU */
-
 static void gpus_open(desk *d, bool is_first)
 {
-    if (is_first) assert_int_equal(pare_device_open(&d->ctx, &device, "cuda"), PARE_OK);
-    assert_int_equal(pare_gpus_new(&d->ctx, &d->gpus, device, 0), PARE_OK);
-}
-
-static void all_close(desk *d)
-{
-    pare_repository_close(d->api.repository);
-    pare_gpus_free(d->gpus);
-    pare_device_close(device);
-    d->api.repository = NULL;
-    d->gpus = NULL;
-    device = NULL;
-}
-
-static int setup(void **state)
-{
-    if (desk_setup(state)) return 1;
-    hear_warnings(&((desk *)*state)->ctx);
-    return 0;
+    if (is_first) assert_int_equal(pare_device_open(&d->ctx, &d->device, "cuda"), PARE_OK);
+    assert_int_equal(pare_gpus_new(&d->ctx, &d->gpus, d->device, 0), PARE_OK);
 }
 
 static int teardown(void **state)
 {
     simt_fail_at(0, 0, false);
-    all_close(*state);
+    desk_close(*state);
     simt_set.devices = 1;
     simt_set.memory = (size_t)4 << 30;
     return desk_teardown(state) || device_is_clean(state);
 }
 
-static pare_serve_config config_on_gpu(int64_t max_batch, int64_t delay, int64_t instances)
-{
-    pare_serve_config config;
-    pare_serve_config_init(&config);
-    config.max_batch = max_batch;
-    config.delay = delay;
-    config.gpu_instances = instances;
-    return config;
-}
-
-static ask *send_to(desk *d, const char *model, uint32_t seed, int rows)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/v2/models/%s/infer", model);
-    return desk_send_images(d, path, "", seed, rows);
-}
-
 /* --- batches --- */
-
-static int rows_of(int i) { return i % 5 == 4 ? 3 : 1; }
-
-static uint64_t runs_of(desk *d, const char *model)
-{
-    pare_served *s;
-    pare_served_stats stats;
-    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, model, 0), PARE_OK);
-    pare_served_stats_read(&s->stats, &stats);
-    pare_served_release(s);
-    return stats.runs;
-}
 
 static void batches_give_the_bytes_of_single_requests(void **state)
 {
@@ -84,25 +35,26 @@ static void batches_give_the_bytes_of_single_requests(void **state)
     for (int m = 0; m < 2; m++) {
         char path[64];
         const char *const paths[] = {path};
-        const pare_serve_config single = config_on_gpu(3, 0, 1);
-        const pare_serve_config batched = config_on_gpu(11, 200000, 2);
+        const pare_serve_config single = desk_config(3, 0, 1);
+        const pare_serve_config batched = desk_config(11, 200000, 2);
         snprintf(path, sizeof path, "datasets/zoo/%s.onnx", models[m]);
         gpus_open(d, true);
         desk_open(d, paths, 1, &single);
         for (int i = 0; i < REQUESTS; i++)
-            ask_take_logits(send_to(d, models[m], (uint32_t)i, rows_of(i)), rows_of(i), alone[i]);
-        assert_int_equal(runs_of(d, models[m]), REQUESTS);
+            ask_take_logits(desk_ask(d, models[m], (uint32_t)i, desk_rows(i)), desk_rows(i),
+                            alone[i]);
+        assert_int_equal(desk_stats(d, models[m]).runs, REQUESTS);
         pare_repository_close(d->api.repository);
         desk_open(d, paths, 1, &batched);
         for (int i = 0; i < REQUESTS; i++)
-            asked[i] = send_to(d, models[m], (uint32_t)i, rows_of(i));
+            asked[i] = desk_ask(d, models[m], (uint32_t)i, desk_rows(i));
         for (int i = 0; i < REQUESTS; i++) {
-            ask_take_logits(asked[i], rows_of(i), together);
-            assert_memory_equal(together, alone[i], (size_t)rows_of(i) * CLASSES * sizeof(float));
+            ask_take_logits(asked[i], desk_rows(i), together);
+            assert_memory_equal(together, alone[i], (size_t)desk_rows(i) * CLASSES * sizeof(float));
         }
-        assert_true(runs_of(d, models[m]) < REQUESTS); /* requests were run together */
+        assert_true(desk_stats(d, models[m]).runs < REQUESTS); /* requests were run together */
         assert_int_equal(warnings, 0);
-        all_close(d);
+        desk_close(d);
     }
 }
 
@@ -111,7 +63,7 @@ static void batches_give_the_bytes_of_single_requests(void **state)
 static void config_chooses_the_processor(void **state)
 {
     desk *d = *state;
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
+    const pare_serve_config config = desk_config(4, 0, 1);
     desk_put_model(d, "mlp", 1);
     simt_set.devices = 2;
     gpus_open(d, true);
@@ -136,7 +88,7 @@ static void several_gpus_give_the_same_bytes(void **state)
     desk *d = *state;
     static ask *asked[REQUESTS];
     float first[CLASSES], other[CLASSES];
-    const pare_serve_config config = config_on_gpu(1, 0, 1);
+    const pare_serve_config config = desk_config(1, 0, 1);
     desk_put_model(d, "mlp", 1);
     desk_put_config(d, "instance_group [ { gpus: [0, 1] }, { gpus: 1 } ]");
     simt_set.devices = 2;
@@ -145,7 +97,7 @@ static void several_gpus_give_the_same_bytes(void **state)
     desk_gives(d, "GET", "/v2/models/net/config", "", 200,
                "\"count\":1,\"gpus\":[0]},{\"name\":\"net\",\"kind\":\"KIND_GPU\",\"count\":2,"
                "\"gpus\":[1]}]");
-    for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "net", 5, 1);
+    for (int i = 0; i < REQUESTS; i++) asked[i] = desk_ask(d, "net", 5, 1);
     ask_take_logits(asked[0], 1, first);
     for (int i = 1; i < REQUESTS; i++) {
         ask_take_logits(asked[i], 1, other);
@@ -160,18 +112,18 @@ static void the_other_gpu_runs_what_is_left(void **state)
     static ask *asked[REQUESTS];
     float first[CLASSES], other[CLASSES];
     pare_served *s;
-    const pare_serve_config config = config_on_gpu(1, 0, 1);
+    const pare_serve_config config = desk_config(1, 0, 1);
     desk_put_model(d, "mlp", 1);
     desk_put_config(d, "instance_group [ { gpus: 0 count: 4 }, { gpus: 1 } ]");
     simt_set.devices = 2;
     gpus_open(d, false);
     desk_open(d, d->path, 1, &config);
-    ask_take_logits(send_to(d, "net", 5, 1), 1, first);
+    ask_take_logits(desk_ask(d, "net", 5, 1), 1, first);
     assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, "net", 0), PARE_OK);
     __atomic_store_n(&s->site[0].is_lost, true, __ATOMIC_RELEASE);
     __atomic_store_n(&s->lost, 1, __ATOMIC_RELEASE);
     pare_served_release(s);
-    for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "net", 5, 1);
+    for (int i = 0; i < REQUESTS; i++) asked[i] = desk_ask(d, "net", 5, 1);
     for (int i = 0; i < REQUESTS; i++) {
         ask_take_logits(asked[i], 1, other);
         assert_memory_equal(other, first, sizeof first);
@@ -183,9 +135,8 @@ static void the_other_gpu_runs_what_is_left(void **state)
 static pare_status load_six(desk *d, uint64_t *frees)
 {
     const char *const paths[] = {"datasets/zoo/mlp.onnx"};
-    pare_repository_options options = {
-        .path = paths, .count = 1, .config = config_on_gpu(32, 0, 1)};
-    all_close(d);
+    pare_repository_options options = {.path = paths, .count = 1, .config = desk_config(32, 0, 1)};
+    desk_close(d);
     pare_ctx_clear(&d->ctx);
     gpus_open(d, true);
     options.gpus = d->gpus;
@@ -202,7 +153,7 @@ static void memory_that_is_out_is_made(void **state)
     float roomy[CLASSES], narrow[CLASSES];
     uint64_t usual, frees;
     assert_int_equal(load_six(d, &usual), PARE_OK);
-    ask_take_logits(send_to(d, "mlp", 1, 1), 1, roomy);
+    ask_take_logits(desk_ask(d, "mlp", 1, 1), 1, roomy);
     simt_set.memory = 500000;
     for (pare_status st = PARE_MEMORY; st != PARE_OK;) {
         simt_set.memory += simt_set.memory / 8;
@@ -210,7 +161,7 @@ static void memory_that_is_out_is_made(void **state)
         if (st != PARE_OK && !strstr(d->ctx.message, "GPU memory")) fail_msg("%s", d->ctx.message);
     }
     assert_true(frees > usual);
-    ask_take_logits(send_to(d, "mlp", 1, 1), 1, narrow);
+    ask_take_logits(desk_ask(d, "mlp", 1, 1), 1, narrow);
     assert_memory_equal(narrow, roomy, sizeof roomy);
 }
 
@@ -274,18 +225,18 @@ static void failed_run_is_told_and_forgotten(void **state)
     static const int codes[] = {719, 2};
     float right[CLASSES], logits[CLASSES];
     const char *const paths[] = {"datasets/zoo/mlp.onnx"};
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
+    const pare_serve_config config = desk_config(4, 0, 1);
     int told = 0;
     gpus_open(d, true);
     desk_open(d, paths, 1, &config);
-    ask_take_logits(send_to(d, "mlp", 1, 1), 1, right);
+    ask_take_logits(desk_ask(d, "mlp", 1, 1), 1, right);
     const uint64_t before = simt_calls();
-    ask_take_logits(send_to(d, "mlp", 1, 1), 1, right);
+    ask_take_logits(desk_ask(d, "mlp", 1, 1), 1, right);
     const uint64_t calls = simt_calls() - before;
     assert_true(calls > 3);
     for (uint64_t n = 1; n <= 2 * calls; n++) {
         simt_fail_at((n + 1) / 2, codes[n % 2], false);
-        ask *a = send_to(d, "mlp", 1, 1);
+        ask *a = desk_ask(d, "mlp", 1, 1);
         ask_await(a);
         simt_fail_at(0, 0, false);
         const int code = a->x.reply.code;
@@ -299,7 +250,7 @@ static void failed_run_is_told_and_forgotten(void **state)
             told++;
             ask_forget(a);
         }
-        ask_take_logits(send_to(d, "mlp", 1, 1), 1, logits);
+        ask_take_logits(desk_ask(d, "mlp", 1, 1), 1, logits);
         assert_memory_equal(logits, right, sizeof right);
     }
     assert_true(told >= (int)calls);
@@ -317,7 +268,7 @@ static void lost_gpu_makes_its_models_unready(void **state)
     const char *const paths[] = {d->folder, "datasets/zoo/mlp.onnx"};
     pare_repository_options options = {.path = paths,
                                        .count = 2,
-                                       .config = config_on_gpu(4, 1000, 1),
+                                       .config = desk_config(4, 1000, 1),
                                        .traffic = traffic,
                                        .traffic_count = 1};
     desk_put_model(d, "mlp", 1);
@@ -333,10 +284,10 @@ static void lost_gpu_makes_its_models_unready(void **state)
     gpus_open(d, false);
     options.gpus = d->gpus;
     desk_open_with(d, &options);
-    ask_take_logits(send_to(d, "net", 1, 1), 1, right);
+    ask_take_logits(desk_ask(d, "net", 1, 1), 1, right);
     desk_gives(d, "GET", "/v2/health/ready", "", 200, "");
     simt_fail_at(40, 700, true);
-    for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "net", 1, 1);
+    for (int i = 0; i < REQUESTS; i++) asked[i] = desk_ask(d, "net", 1, 1);
     for (int i = 0; i < REQUESTS; i++) {
         ask_await(asked[i]);
         const int code = asked[i]->x.reply.code;
@@ -360,11 +311,11 @@ static void lost_gpu_makes_its_models_unready(void **state)
                "\"state\":\"UNAVAILABLE\",\"reason\":\"");
     desk_gives(d, "POST", "/v2/repository/index", "{\"ready\": true}", 200, "[{\"name\":\"mlp\"");
     desk_gives(d, "POST", "/v2/repository/models/net/load", "", 500, "the GPU is lost");
-    ask_take_logits(send_to(d, "mlp", 1, 1), 1, logits); /* on the CPU */
+    ask_take_logits(desk_ask(d, "mlp", 1, 1), 1, logits); /* on the CPU */
     simt_fail_at(0, 0, false);
     desk_gives(d, "POST", "/v2/repository/models/net/load", "", 200, "");
     desk_gives(d, "GET", "/v2/health/ready", "", 200, "");
-    ask_take_logits(send_to(d, "net", 1, 1), 1, logits);
+    ask_take_logits(desk_ask(d, "net", 1, 1), 1, logits);
     assert_memory_equal(logits, right, sizeof right);
 }
 
@@ -374,10 +325,10 @@ static void lost_gpu_does_not_hold_the_end(void **state)
     desk *d = *state;
     static ask *asked[REQUESTS];
     const char *const paths[] = {"datasets/zoo/mlp.onnx"};
-    const pare_serve_config config = config_on_gpu(4, 60000000, 2);
+    const pare_serve_config config = desk_config(4, 60000000, 2);
     gpus_open(d, true);
     desk_open(d, paths, 1, &config);
-    for (int i = 0; i < REQUESTS; i++) asked[i] = send_to(d, "mlp", 1, 1);
+    for (int i = 0; i < REQUESTS; i++) asked[i] = desk_ask(d, "mlp", 1, 1);
     simt_fail_at(1, 700, true);
     assert_int_equal(pare_repository_hurry(d->api.repository, &d->ctx), PARE_OK);
     for (int i = 0; i < REQUESTS; i++) {
@@ -392,15 +343,21 @@ static void lost_gpu_does_not_hold_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, setup, teardown),
-        cmocka_unit_test_setup_teardown(config_chooses_the_processor, setup, teardown),
-        cmocka_unit_test_setup_teardown(several_gpus_give_the_same_bytes, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_other_gpu_runs_what_is_left, setup, teardown),
-        cmocka_unit_test_setup_teardown(memory_that_is_out_is_made, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_run_that_records_holds_off_who_frees, setup, teardown),
-        cmocka_unit_test_setup_teardown(failed_run_is_told_and_forgotten, setup, teardown),
-        cmocka_unit_test_setup_teardown(lost_gpu_makes_its_models_unready, setup, teardown),
-        cmocka_unit_test_setup_teardown(lost_gpu_does_not_hold_the_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_single_requests, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(config_chooses_the_processor, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(several_gpus_give_the_same_bytes, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_other_gpu_runs_what_is_left, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(memory_that_is_out_is_made, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(a_run_that_records_holds_off_who_frees, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(failed_run_is_told_and_forgotten, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(lost_gpu_makes_its_models_unready, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(lost_gpu_does_not_hold_the_end, desk_setup_heard, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
 #include "testing.h"
 #include "runtime/exec/exec.h"
 #include "tests/cuda/region_client.h"
-#include "tests/warnings.h"
 #include "tools/serve/grpc/message.h"
 #include "tools/serve/grpc/methods.h"
 
@@ -15,7 +14,6 @@
 
 enum { REQUESTS = 40, GAP = 12 };
 
-static pare_device *device; /* of models that do not choose; NULL: the CPU */
 static pare_regions regions;
 static pare_backend counting; /* the first device's */
 static const pare_backend *counted;
@@ -41,52 +39,26 @@ static pare_status count_download(pare_ctx *ctx, pare_stream *stream, void *dst,
 static void open_gpus(desk *d, bool is_first)
 {
     if (is_first) {
-        assert_int_equal(pare_device_open(&d->ctx, &device, "cuda"), PARE_OK);
-        counted = device->backend;
+        assert_int_equal(pare_device_open(&d->ctx, &d->device, "cuda"), PARE_OK);
+        counted = d->device->backend;
         counting = *counted;
         counting.upload = count_upload;
         counting.download = count_download;
-        device->backend = &counting;
+        d->device->backend = &counting;
     }
-    assert_int_equal(pare_gpus_new(&d->ctx, &d->gpus, device, 0), PARE_OK);
+    assert_int_equal(pare_gpus_new(&d->ctx, &d->gpus, d->device, 0), PARE_OK);
     pare_regions_init(&regions);
     regions.gpus = d->gpus;
     d->api.regions = &regions;
 }
 
-static void all_close(desk *d)
-{
-    pare_repository_close(d->api.repository);
-    if (d->api.regions) pare_regions_free(&regions);
-    pare_gpus_free(d->gpus);
-    pare_device_close(device);
-    d->api.repository = NULL;
-    d->api.regions = NULL;
-    d->gpus = NULL;
-    device = NULL;
-}
-
-static int setup(void **state)
-{
-    if (desk_setup(state)) return 1;
-    hear_warnings(&((desk *)*state)->ctx);
-    return 0;
-}
-
 static int teardown(void **state)
 {
     simt_fail_at(0, 0, false);
-    all_close(*state);
+    desk_close(*state);
     simt_set.devices = 1;
     CUDA_OK(cudaSetDevice(0));
     return desk_teardown(state) || device_is_clean(state);
-}
-
-static pare_serve_config config_on_gpu(int64_t max_batch, int64_t delay, int64_t instances)
-{
-    pare_serve_config config = desk_config(max_batch, delay, instances);
-    config.gpu_instances = instances;
-    return config;
 }
 
 static void open_model(desk *d, const char *model, const pare_serve_config *config)
@@ -100,20 +72,18 @@ static void open_model(desk *d, const char *model, const pare_serve_config *conf
 
 /* --- the same bytes --- */
 
-static int rows_of(int i) { return i % 5 == 4 ? 3 : 1; }
-
 /* The region's first bytes are no tensor's. */
 static float *make_all(size_t *bytes, size_t *at)
 {
     *bytes = GAP;
     for (int i = 0; i < REQUESTS; i++) {
         at[i] = *bytes;
-        *bytes += (size_t)rows_of(i) * ROW;
+        *bytes += (size_t)desk_rows(i) * ROW;
     }
     float *all = calloc(1, *bytes);
     assert_non_null(all);
     for (int i = 0; i < REQUESTS; i++)
-        make_pixels((uint32_t)i, rows_of(i), all + at[i] / sizeof(float));
+        desk_pixels((uint32_t)i, desk_rows(i), all + at[i] / sizeof(float));
     return all;
 }
 
@@ -124,13 +94,13 @@ static void regions_give_the_bytes_of_bodies(void **state)
     size_t bytes, at[REQUESTS];
     float *all = make_all(&bytes, at);
     const char *const models[] = {"mlp", "cnn"};
-    const pare_serve_config config = config_on_gpu(3, 0, 1);
+    const pare_serve_config config = desk_config(3, 0, 1);
     for (int m = 0; m < 2; m++) {
         open_model(d, models[m], &config);
         void *in = enlist_new(d, "in", all, bytes), *out = enlist_new(d, "out", NULL, 1000);
         for (int i = 0; i < REQUESTS; i += 4) {
-            const int rows = rows_of(i);
-            ask_take_logits(send_body(d, models[m], (uint32_t)i, rows), rows, right);
+            const int rows = desk_rows(i);
+            ask_take_logits(desk_ask(d, models[m], (uint32_t)i, rows), rows, right);
             ask_take_logits(send_region(d, models[m], rows, at[i], -1), rows, logits);
             assert_memory_equal(logits, right, (size_t)rows * LOGITS);
             __atomic_store_n(&host_copies, 0, __ATOMIC_RELAXED);
@@ -140,26 +110,16 @@ static void regions_give_the_bytes_of_bodies(void **state)
             assert_memory_equal(logits, right, (size_t)rows * LOGITS);
         }
         /* and a body's are brought up again */
-        ask_take_logits(send_body(d, models[m], 4, 3), 3, logits);
+        ask_take_logits(desk_ask(d, models[m], 4, 3), 3, logits);
         assert_int_equal(__atomic_load_n(&host_copies, __ATOMIC_RELAXED), 2);
         ask_take_logits(send_region(d, models[m], 3, at[4], -1), 3, right);
         assert_memory_equal(logits, right, 3 * LOGITS);
         assert_int_equal(warnings, 0);
-        all_close(d);
+        desk_close(d);
         CUDA_OK(cudaFree(in));
         CUDA_OK(cudaFree(out));
     }
     free(all);
-}
-
-static uint64_t runs_of(desk *d, const char *model)
-{
-    pare_served *s;
-    pare_served_stats stats;
-    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, model, 0), PARE_OK);
-    pare_served_stats_read(&s->stats, &stats);
-    pare_served_release(s);
-    return stats.runs;
 }
 
 static void batches_mix_bodies_and_regions(void **state)
@@ -169,30 +129,30 @@ static void batches_mix_bodies_and_regions(void **state)
     static ask *asked[REQUESTS];
     size_t bytes, at[REQUESTS];
     float *all = make_all(&bytes, at);
-    const pare_serve_config single = config_on_gpu(3, 0, 1);
-    const pare_serve_config batched = config_on_gpu(11, 200000, 2);
+    const pare_serve_config single = desk_config(3, 0, 1);
+    const pare_serve_config batched = desk_config(11, 200000, 2);
     open_model(d, "mlp", &single);
     for (int i = 0; i < REQUESTS; i++)
-        ask_take_logits(send_body(d, "mlp", (uint32_t)i, rows_of(i)), rows_of(i), alone[i]);
-    all_close(d);
+        ask_take_logits(desk_ask(d, "mlp", (uint32_t)i, desk_rows(i)), desk_rows(i), alone[i]);
+    desk_close(d);
     open_model(d, "mlp", &batched);
     void *in = enlist_new(d, "in", all, bytes);
     void *out = enlist_new(d, "out", NULL, REQUESTS * sizeof alone[0]);
     for (int i = 0; i < REQUESTS; i++)
-        asked[i] = i % 3 ? send_region(d, "mlp", rows_of(i), at[i],
+        asked[i] = i % 3 ? send_region(d, "mlp", desk_rows(i), at[i],
                                        i % 3 == 1 ? -1 : i * (long)sizeof alone[0])
-                         : send_body(d, "mlp", (uint32_t)i, rows_of(i));
+                         : desk_ask(d, "mlp", (uint32_t)i, desk_rows(i));
     for (int i = 0; i < REQUESTS; i++) {
         if (i % 3 < 2) {
-            ask_take_logits(asked[i], rows_of(i), together);
+            ask_take_logits(asked[i], desk_rows(i), together);
         } else {
             await_put(asked[i]);
-            fetch_logits(out, (size_t)i * sizeof alone[0], rows_of(i), together);
+            fetch_logits(out, (size_t)i * sizeof alone[0], desk_rows(i), together);
         }
-        assert_memory_equal(together, alone[i], (size_t)rows_of(i) * LOGITS);
+        assert_memory_equal(together, alone[i], (size_t)desk_rows(i) * LOGITS);
     }
-    assert_true(runs_of(d, "mlp") < REQUESTS);
-    all_close(d);
+    assert_true(desk_stats(d, "mlp").runs < REQUESTS);
+    desk_close(d);
     CUDA_OK(cudaFree(in));
     CUDA_OK(cudaFree(out));
     free(all);
@@ -206,8 +166,8 @@ static void other_processors_get_the_bytes(void **state)
     const char *const paths[] = {d->folder, "datasets/zoo/mlp.onnx"};
     const char *const groups[] = {"instance_group { kind: KIND_CPU }",
                                   "instance_group { gpus: 1 }"};
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
-    make_pixels(9, 1, pixels);
+    const pare_serve_config config = desk_config(4, 0, 1);
+    desk_pixels(9, 1, pixels);
     desk_put_model(d, "mlp", 1);
     simt_set.devices = 2;
     for (int g = 0; g < 2; g++) {
@@ -216,7 +176,7 @@ static void other_processors_get_the_bytes(void **state)
         desk_open(d, paths, 2, &config);
         CUDA_OK(cudaSetDevice(0));
         void *in = enlist_new(d, "in", pixels, ROW), *out = enlist_new(d, "out", NULL, LOGITS);
-        ask_take_logits(send_body(d, "net", 9, 1), 1, right);
+        ask_take_logits(desk_ask(d, "net", 9, 1), 1, right);
         await_put(send_region(d, "net", 1, 0, 0));
         fetch_logits(out, 0, 1, logits);
         assert_memory_equal(logits, right, sizeof right);
@@ -232,7 +192,7 @@ static void other_processors_get_the_bytes(void **state)
             await_put(send_region(d, "net", 1, 0, 0));
         }
         assert_int_equal(warnings, 0); /* no plan was made anew */
-        all_close(d);
+        desk_close(d);
         CUDA_OK(cudaFree(in));
         CUDA_OK(cudaFree(out));
     }
@@ -243,8 +203,8 @@ static void classes_come_from_regions(void **state)
 {
     desk *d = *state;
     float pixels[PIXELS], logits[CLASSES];
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
-    make_pixels(3, 1, pixels);
+    const pare_serve_config config = desk_config(4, 0, 1);
+    desk_pixels(3, 1, pixels);
     open_model(d, "mlp", &config);
     void *in = enlist_new(d, "in", pixels, ROW), *out = enlist_new(d, "out", NULL, 64);
     ask_take_logits(send_region(d, "mlp", 1, 0, -1), 1, logits);
@@ -263,7 +223,7 @@ static void classes_come_from_regions(void **state)
     CUDA_OK(cudaMemcpy(text, out, sizeof text, cudaMemcpyDeviceToHost));
     assert_int_equal(text[0], n);
     assert_memory_equal(text + 4, first, (size_t)n);
-    all_close(d);
+    desk_close(d);
     CUDA_OK(cudaFree(in));
     CUDA_OK(cudaFree(out));
 }
@@ -275,7 +235,7 @@ static void wrong_regions_are_told(void **state)
     desk *d = *state;
     char garbage[96], gone[96], other[96], good[96];
     const unsigned char bytes[PARE_SHARING_HANDLE] = {1, 2, 3};
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
+    const pare_serve_config config = desk_config(4, 0, 1);
     static const char status[] = "/v2/cudasharedmemory/region/r/status";
     simt_set.devices = 3;
     desk_put_model(d, "mlp", 1);
@@ -312,7 +272,7 @@ static void wrong_regions_are_told(void **state)
     desk_gives(d, "GET", status, "", 200, "\"r\"");
     desk_gives(d, "POST", "/v2/cudasharedmemory/unregister", "", 200, "");
     desk_gives(d, "GET", "/v2/cudasharedmemory/status", "", 200, "[]");
-    all_close(d);
+    desk_close(d);
     CUDA_OK(cudaFree(memory));
     CUDA_OK(cudaFree(on_other));
 }
@@ -321,7 +281,7 @@ static void who_is_not_asked_refuses(void **state)
 {
     desk *d = *state;
     static const char words[] = "pare serve --cuda-shared-memory allows it";
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
+    const pare_serve_config config = desk_config(4, 0, 1);
     open_model(d, "mlp", &config);
     desk_gives(d, "GET", "/v2", "", 200, "\"cuda_shared_memory\"]");
     regions.has_system = false;
@@ -369,7 +329,7 @@ static void grpc_registers_regions(void **state)
     pare_message m = {0};
     static const unsigned char named[] = {10, 1, 'r'}, sized[] = {24, 0xe8, 7};
     static const char word[] = "--cuda-shared-memory";
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
+    const pare_serve_config config = desk_config(4, 0, 1);
     open_model(d, "mlp", &config);
     void *memory = device_copy(NULL, 1000);
     CUDA_OK(cudaIpcGetMemHandle(&handle, memory));
@@ -390,14 +350,14 @@ static void grpc_registers_regions(void **state)
     call(d, "Status", &m, PARE_GRPC_OK, NULL, 0);
     regions.gpus = NULL;
     call(d, "Status", &m, PARE_GRPC_UNIMPLEMENTED, word, sizeof word - 1);
-    all_close(d);
+    desk_close(d);
     CUDA_OK(cudaFree(memory));
 }
 
 static void small_regions_are_told(void **state)
 {
     desk *d = *state;
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
+    const pare_serve_config config = desk_config(4, 0, 1);
     open_model(d, "mlp", &config);
     void *in = enlist_new(d, "in", NULL, 2 * ROW), *out = enlist_new(d, "out", NULL, 2 * LOGITS);
     static const struct {
@@ -425,7 +385,7 @@ static void small_regions_are_told(void **state)
                "\"parameters\": {\"shared_memory_region\": \"out\", \"shared_memory_byte_size\": "
                "39}}]}",
                400, "takes 40 bytes, shared_memory_byte_size is 39");
-    all_close(d);
+    desk_close(d);
     CUDA_OK(cudaFree(in));
     CUDA_OK(cudaFree(out));
 }
@@ -436,11 +396,11 @@ static void unregistered_regions_last_until_replies(void **state)
 {
     desk *d = *state;
     float pixels[PIXELS], right[CLASSES], logits[CLASSES];
-    const pare_serve_config config = config_on_gpu(4, 60000000, 1);
-    make_pixels(2, 1, pixels);
+    const pare_serve_config config = desk_config(4, 60000000, 1);
+    desk_pixels(2, 1, pixels);
     open_model(d, "mlp", &config);
     void *in = enlist_new(d, "in", pixels, ROW), *out = enlist_new(d, "out", NULL, LOGITS);
-    ask *body = send_body(d, "mlp", 2, 1), *a = send_region(d, "mlp", 1, 0, 0);
+    ask *body = desk_ask(d, "mlp", 2, 1), *a = send_region(d, "mlp", 1, 0, 0);
     const uint64_t before = simt_calls_of("cudaIpcCloseMemHandle");
     strike(d, "in");
     strike(d, "out");
@@ -467,17 +427,17 @@ static void a_failed_row_fails_alone(void **state)
     desk *d = *state;
     float pixels[PIXELS], right[CLASSES], logits[CLASSES];
     char key[32], body[96];
-    const pare_serve_config config = config_on_gpu(4, 60000000, 1);
+    const pare_serve_config config = desk_config(4, 60000000, 1);
     snprintf(key, sizeof key, "/pare_regions_%d", (int)getpid());
     const int fd = shm_open(key, O_RDWR | O_CREAT | O_EXCL, 0600);
     assert_true(fd >= 0 && !ftruncate(fd, ROW));
-    make_pixels(2, 1, pixels);
+    desk_pixels(2, 1, pixels);
     open_model(d, "mlp", &config);
     void *in = enlist_new(d, "good", pixels, ROW), *out = enlist_new(d, "out", NULL, LOGITS);
     snprintf(body, sizeof body, "{\"key\": \"%s\", \"byte_size\": %d}", key, (int)ROW);
     desk_gives(d, "POST", "/v2/systemsharedmemory/region/bad/register", body, 200, "");
     ask *a = send_from(d, "mlp", "good", 1, 0, 0), *bad = send_from(d, "mlp", "bad", 1, 0, -1);
-    ask *last = send_body(d, "mlp", 2, 1);
+    ask *last = desk_ask(d, "mlp", 2, 1);
     assert_int_equal(ftruncate(fd, 0), 0);
     assert_int_equal(pare_repository_hurry(d->api.repository, &d->ctx), PARE_OK);
     ask_take_logits(last, 1, right);
@@ -489,7 +449,7 @@ static void a_failed_row_fails_alone(void **state)
     assert_memory_equal(logits, right, sizeof right);
     close(fd);
     shm_unlink(key);
-    all_close(d);
+    desk_close(d);
     CUDA_OK(cudaFree(in));
     CUDA_OK(cudaFree(out));
 }
@@ -501,12 +461,12 @@ static void failed_copies_are_told_and_forgotten(void **state)
     desk *d = *state;
     static const int codes[] = {719, 2};
     float pixels[PIXELS], right[CLASSES], logits[CLASSES];
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
+    const pare_serve_config config = desk_config(4, 0, 1);
     int told = 0;
-    make_pixels(1, 1, pixels);
+    desk_pixels(1, 1, pixels);
     open_model(d, "mlp", &config);
     void *in = enlist_new(d, "in", pixels, ROW), *out = enlist_new(d, "out", NULL, LOGITS);
-    ask_take_logits(send_body(d, "mlp", 1, 1), 1, right);
+    ask_take_logits(desk_ask(d, "mlp", 1, 1), 1, right);
     const uint64_t before = simt_calls();
     await_put(send_region(d, "mlp", 1, 0, 0));
     const uint64_t calls = simt_calls() - before;
@@ -533,7 +493,7 @@ static void failed_copies_are_told_and_forgotten(void **state)
     }
     assert_true(told >= (int)calls);
     desk_gives(d, "GET", "/v2/models/mlp/ready", "", 200, "");
-    all_close(d);
+    desk_close(d);
     CUDA_OK(cudaFree(in));
     CUDA_OK(cudaFree(out));
 }
@@ -542,7 +502,7 @@ static void failed_copies_are_told_and_forgotten(void **state)
 static void failed_registrations_leave_nothing(void **state)
 {
     desk *d = *state;
-    const pare_serve_config config = config_on_gpu(4, 0, 1);
+    const pare_serve_config config = desk_config(4, 0, 1);
     char body[256];
     open_model(d, "mlp", &config);
     void *memory = device_copy(NULL, 100);
@@ -575,18 +535,22 @@ static void failed_registrations_leave_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(regions_give_the_bytes_of_bodies, setup, teardown),
-        cmocka_unit_test_setup_teardown(batches_mix_bodies_and_regions, setup, teardown),
-        cmocka_unit_test_setup_teardown(other_processors_get_the_bytes, setup, teardown),
-        cmocka_unit_test_setup_teardown(classes_come_from_regions, setup, teardown),
-        cmocka_unit_test_setup_teardown(wrong_regions_are_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_is_not_asked_refuses, setup, teardown),
-        cmocka_unit_test_setup_teardown(grpc_registers_regions, setup, teardown),
-        cmocka_unit_test_setup_teardown(small_regions_are_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(unregistered_regions_last_until_replies, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_failed_row_fails_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(failed_copies_are_told_and_forgotten, setup, teardown),
-        cmocka_unit_test_setup_teardown(failed_registrations_leave_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(regions_give_the_bytes_of_bodies, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(batches_mix_bodies_and_regions, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(other_processors_get_the_bytes, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(classes_come_from_regions, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(wrong_regions_are_told, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(who_is_not_asked_refuses, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(grpc_registers_regions, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(small_regions_are_told, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(unregistered_regions_last_until_replies, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_failed_row_fails_alone, desk_setup_heard, teardown),
+        cmocka_unit_test_setup_teardown(failed_copies_are_told_and_forgotten, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(failed_registrations_leave_nothing, desk_setup_heard,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,10 +100,22 @@ int desk_setup(void **state)
     return mkdtemp(d->folder) ? 0 : 1;
 }
 
+void desk_close(desk *d)
+{
+    pare_repository_close(d->api.repository);
+    if (d->api.regions) pare_regions_free(d->api.regions);
+    pare_gpus_free(d->gpus);
+    pare_device_close(d->device);
+    d->api.repository = NULL;
+    d->api.regions = NULL;
+    d->gpus = NULL;
+    d->device = NULL;
+}
+
 int desk_teardown(void **state)
 {
     desk *d = *state;
-    pare_repository_close(d->api.repository);
+    desk_close(d);
     pare_shadows_free(d->api.shadows);
     desk_run("rm -rf '%s'%s", d->folder, "");
     free(d);
@@ -129,8 +141,18 @@ pare_serve_config desk_config(int64_t max_batch, int64_t delay, int64_t instance
     pare_serve_config_init(&config);
     config.max_batch = max_batch;
     config.delay = delay;
-    config.instances = instances;
+    config.instances = config.gpu_instances = instances;
     return config;
+}
+
+pare_served_stats desk_stats(desk *d, const char *model)
+{
+    pare_served *s;
+    pare_served_stats stats;
+    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, model, 0), PARE_OK);
+    pare_served_stats_read(&s->stats, &stats);
+    pare_served_release(s);
+    return stats;
 }
 
 void desk_put_model(desk *d, const char *model, int version)
@@ -167,6 +189,14 @@ void desk_put_graph(const desk *d, graph_case *g, const char *name, const char *
     if (config) desk_put_text(d, file, config);
 }
 
+void desk_pixels(uint32_t seed, int rows, float *pixels)
+{
+    for (int i = 0; i < rows * PIXELS; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        pixels[i] = (float)(seed >> 8) * 0x1p-22f - 2;
+    }
+}
+
 ask *desk_send_images(desk *d, const char *path, const char *words, uint32_t seed, int rows)
 {
     char json[512];
@@ -177,15 +207,21 @@ ask *desk_send_images(desk *d, const char *path, const char *words, uint32_t see
                            "\"FP32\", \"parameters\": {\"binary_data_size\": %zu}}]}",
                            words, rows, bytes);
     char *body = malloc((size_t)n + bytes);
+    float *pixels = malloc(bytes);
+    desk_pixels(seed, rows, pixels);
     memcpy(body, json, (size_t)n);
-    for (int i = 0; i < rows * PIXELS; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        const float pixel = (float)(seed >> 8) * 0x1p-22f - 2;
-        memcpy(body + n + (size_t)i * sizeof pixel, &pixel, sizeof pixel);
-    }
+    memcpy(body + n, pixels, bytes);
     ask *a = desk_send(d, "POST", path, body, (size_t)n + bytes, (size_t)n);
+    free(pixels);
     free(body);
     return a;
+}
+
+ask *desk_ask(desk *d, const char *model, uint32_t seed, int rows)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/v2/models/%s/infer", model);
+    return desk_send_images(d, path, "", seed, rows);
 }
 
 void ask_take_logits(ask *a, int rows, float *logits)

@@ -3,7 +3,6 @@
    it is loaded, a step's failure is the request's, and a model that goes makes them unready. */
 #include "tests/formats/pictures.h"
 #include "tests/tools/serve_desk.h"
-#include "tests/warnings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,13 +13,6 @@
 #include <cmocka.h>
 
 enum { WIDTH = 4 };
-
-static int setup(void **state)
-{
-    if (desk_setup(state)) return 1;
-    hear_warnings(&((desk *)*state)->ctx);
-    return 0;
-}
 
 /* --- models --- */
 
@@ -103,16 +95,6 @@ static void takes_diamond(ask *a, int seed, int rows)
     ask_forget(a);
 }
 
-static pare_served_stats stats_of(desk *d, const char *name)
-{
-    pare_served *s;
-    pare_served_stats stats;
-    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, name, 0), PARE_OK);
-    pare_served_stats_read(&s->stats, &stats);
-    pare_served_release(s);
-    return stats;
-}
-
 /* --- tests --- */
 
 static void steps_run_as_their_inputs_are_there(void **state)
@@ -154,11 +136,11 @@ static void steps_of_many_requests_run_in_batches(void **state)
     for (int i = 0; i < REQUESTS; i++) takes_diamond(asked[i], i, 1 + i % 3);
     static const char *const members[] = {"double", "square", "sum"};
     for (int i = 0; i < 3; i++) {
-        const pare_served_stats stats = stats_of(d, members[i]);
+        const pare_served_stats stats = desk_stats(d, members[i]);
         assert_int_equal(stats.stage[PARE_STAGE_REQUEST].count, REQUESTS);
         assert_true(stats.runs < REQUESTS);
     }
-    assert_int_equal(stats_of(d, "diamond").stage[PARE_STAGE_REQUEST].count, REQUESTS);
+    assert_int_equal(desk_stats(d, "diamond").stage[PARE_STAGE_REQUEST].count, REQUESTS);
 }
 
 /* An ensemble of an ensemble, which is loaded before it, by its name, by what it needs. */
@@ -354,7 +336,7 @@ static void steps_of_a_shadow_are_in_no_ones_way(void **state)
     pare_shadows_drain(d->api.shadows);
     assert_int_equal(stats->compared, 1);
     assert_int_equal(held, 0);
-    assert_int_equal(stats_of(d, "square").runs, 2);
+    assert_int_equal(desk_stats(d, "square").runs, 2);
     pare_served_release(square);
     pare_served_release(root);
 }
@@ -374,7 +356,7 @@ static void a_step_goes_with_its_request(void **state)
     __atomic_store_n(&a->x.gone, true, __ATOMIC_RELAXED);
     pare_batcher_hurry(s->batcher);
     ends_with(a, 503, "model 'outer': step 0: model 'inner': step 0: model 'double': ");
-    assert_int_equal(stats_of(d, "double").runs, 0);
+    assert_int_equal(desk_stats(d, "double").runs, 0);
     pare_served_release(s);
 }
 
@@ -540,21 +522,28 @@ static void a_step_may_take_pictures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(steps_run_as_their_inputs_are_there, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(steps_of_many_requests_run_in_batches, setup,
+        cmocka_unit_test_setup_teardown(steps_run_as_their_inputs_are_there, desk_setup_heard,
                                         desk_teardown),
-        cmocka_unit_test_setup_teardown(an_ensemble_may_be_a_step, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(a_model_that_goes_makes_it_unready, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(unloading_a_step_loses_no_request, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(ensembles_shadow_each_other, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(a_shadow_may_have_the_model_as_a_step, setup,
+        cmocka_unit_test_setup_teardown(steps_of_many_requests_run_in_batches, desk_setup_heard,
                                         desk_teardown),
-        cmocka_unit_test_setup_teardown(steps_of_a_shadow_are_in_no_ones_way, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(a_step_goes_with_its_request, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(ensembles_that_wait_for_each_other_are_refused, setup,
+        cmocka_unit_test_setup_teardown(an_ensemble_may_be_a_step, desk_setup_heard, desk_teardown),
+        cmocka_unit_test_setup_teardown(a_model_that_goes_makes_it_unready, desk_setup_heard,
                                         desk_teardown),
-        cmocka_unit_test_setup_teardown(a_step_may_take_pictures, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(unloading_a_step_loses_no_request, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(ensembles_shadow_each_other, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(a_shadow_may_have_the_model_as_a_step, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(steps_of_a_shadow_are_in_no_ones_way, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(a_step_goes_with_its_request, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(ensembles_that_wait_for_each_other_are_refused,
+                                        desk_setup_heard, desk_teardown),
+        cmocka_unit_test_setup_teardown(a_step_may_take_pictures, desk_setup_heard, desk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
    loading and unloading while requests are under way. */
 #include "formats/onnx.h"
 #include "tests/tools/serve_desk.h"
-#include "tests/warnings.h"
 #include "tools/serve/infer_job.h"
 
 #include <glob.h>
@@ -99,8 +98,6 @@ static ask *send_images(desk *d, uint32_t seed, int rows)
     return desk_send_images(d, "/v2/models/mlp/infer", "", seed, rows);
 }
 
-static int rows_of(int i) { return i % 5 == 4 ? 3 : 1; }
-
 static void batches_give_the_bytes_of_single_requests(void **state)
 {
     desk *d = *state;
@@ -112,19 +109,15 @@ static void batches_give_the_bytes_of_single_requests(void **state)
     desk_open(d, paths, 1, &single);
     assert_int_equal(warnings, 0);
     for (int i = 0; i < REQUESTS; i++)
-        ask_take_logits(send_images(d, (uint32_t)i, rows_of(i)), rows_of(i), alone[i]);
+        ask_take_logits(send_images(d, (uint32_t)i, desk_rows(i)), desk_rows(i), alone[i]);
     pare_repository_close(d->api.repository);
     desk_open(d, paths, 1, &batched);
-    for (int i = 0; i < REQUESTS; i++) asked[i] = send_images(d, (uint32_t)i, rows_of(i));
+    for (int i = 0; i < REQUESTS; i++) asked[i] = send_images(d, (uint32_t)i, desk_rows(i));
     for (int i = 0; i < REQUESTS; i++) {
-        ask_take_logits(asked[i], rows_of(i), together);
-        assert_memory_equal(together, alone[i], (size_t)rows_of(i) * CLASSES * sizeof(float));
+        ask_take_logits(asked[i], desk_rows(i), together);
+        assert_memory_equal(together, alone[i], (size_t)desk_rows(i) * CLASSES * sizeof(float));
     }
-    pare_served *s;
-    pare_served_stats stats;
-    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, "mlp", 0), PARE_OK);
-    pare_served_stats_read(&s->stats, &stats);
-    pare_served_release(s);
+    const pare_served_stats stats = desk_stats(d, "mlp");
     assert_int_equal(stats.rows, REQUESTS + 2 * (REQUESTS / 5));
     assert_int_equal(stats.stage[PARE_STAGE_REQUEST].count, REQUESTS);
     assert_true(stats.runs < REQUESTS); /* requests were run together */

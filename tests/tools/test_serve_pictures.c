@@ -5,7 +5,6 @@
 #include "formats/import.h"
 #include "tests/formats/pictures.h"
 #include "tests/tools/serve_desk.h"
-#include "tests/warnings.h"
 #include "tools/serve/infer_job.h"
 
 #include <setjmp.h>
@@ -18,13 +17,6 @@
 
 enum { SIDE = 8, VALUES = 3 * SIDE * SIDE };
 #define SCALED "resize 10, crop 8, mean 0.485 0.456 0.406, std 0.229 0.224 0.225"
-
-static int setup(void **state)
-{
-    if (desk_setup(state)) return 1;
-    hear_warnings(&((desk *)*state)->ctx);
-    return 0;
-}
 
 /* --- models and pictures --- */
 
@@ -426,13 +418,17 @@ static void what_does_not_fit_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_model_gets_what_a_data_set_gives, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(decoded_pictures_are_taken, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(a_body_may_be_a_picture, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(a_wrong_picture_fails_alone, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(shadows_take_pictures, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(pixels_are_counted, setup, desk_teardown),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, setup, desk_teardown),
+        cmocka_unit_test_setup_teardown(a_model_gets_what_a_data_set_gives, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(decoded_pictures_are_taken, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(a_body_may_be_a_picture, desk_setup_heard, desk_teardown),
+        cmocka_unit_test_setup_teardown(a_wrong_picture_fails_alone, desk_setup_heard,
+                                        desk_teardown),
+        cmocka_unit_test_setup_teardown(shadows_take_pictures, desk_setup_heard, desk_teardown),
+        cmocka_unit_test_setup_teardown(pixels_are_counted, desk_setup_heard, desk_teardown),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, desk_setup_heard,
+                                        desk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

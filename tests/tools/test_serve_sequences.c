@@ -232,11 +232,7 @@ static void run_together(void **state, const char *batching, uint64_t most_runs)
             has_flags(&r, !step, step == STEPS - 1, i + 1);
         }
     }
-    pare_served *s;
-    pare_served_stats stats;
-    assert_int_equal(pare_repository_find(d->api.repository, &d->ctx, &s, "cell", 0), PARE_OK);
-    pare_served_stats_read(&s->stats, &stats);
-    pare_served_release(s);
+    const pare_served_stats stats = desk_stats(d, "cell");
     await_none(d, "cell");
     assert_int_equal(stats.rows, SEQUENCES * STEPS);
     assert_true(stats.runs <= most_runs);
