@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 
@@ -124,3 +125,53 @@ def sample(word, shape):
 
 def equal(a, b):
     return a is not None and a.shape == b.shape and (a == b).all() and (a.dtype == b.dtype or b.dtype == object)
+
+
+def together(samples, threads, open_client, ask):
+    """The logits' bytes of each sample when `threads` clients ask side by side."""
+    results = [None] * len(samples)
+
+    def work(first):
+        with open_client() as client:
+            for i in range(first, len(samples), threads):
+                results[i] = ask(client, samples[i]).as_numpy('logits').tobytes()
+    workers = [threading.Thread(target=work, args=(t,)) for t in range(threads)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    return results
+
+
+class Asking:
+    """Six clients that ask the same until the server's end. is_end: is the error what a server that ends gives?"""
+
+    def __init__(self, open_client, ask, is_end):
+        self.counts, self.broken, self.ends = [0] * 6, [], 0
+        with open_client() as client:
+            want = ask(client).as_numpy('logits').tobytes()
+
+        def work(t):
+            with open_client() as client:
+                while True:
+                    try:
+                        got = ask(client).as_numpy('logits').tobytes()
+                    except Exception as error:  # whatever else the client library raises is a lost request
+                        if is_end(error):
+                            self.ends += 1
+                        else:
+                            self.broken.append(repr(error))
+                        return
+                    self.counts[t] += 1
+                    if got != want:
+                        self.broken.append('another result')
+        self.workers = [threading.Thread(target=work, args=(t,)) for t in range(6)]
+        for w in self.workers:
+            w.start()
+
+    def judge(self, name, status):
+        """status: of the server, which has ended."""
+        for w in self.workers:
+            w.join(30)
+        check(name, status == 0 and not self.broken and self.ends == 6 and min(self.counts) > 0,
+              f'exit {status}, {self.counts} answered, {self.ends} ended well, {self.broken[:2]}')

@@ -269,19 +269,7 @@ def shared_strings(folder):
 
 
 def together(server, samples, threads, model='mlp'):
-    """What each sample gives when `threads` clients ask side by side."""
-    results = [None] * len(samples)
-
-    def work(first):
-        with server.client() as client:
-            for i in range(first, len(samples), threads):
-                results[i] = infer(client, model, {'input': samples[i]}).as_numpy('logits').tobytes()
-    workers = [threading.Thread(target=work, args=(t,)) for t in range(threads)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    return results
+    return _serve.together(samples, threads, server.client, lambda client, x: infer(client, model, {'input': x}))
 
 
 def batching(nets, count):
@@ -439,35 +427,14 @@ def late_requests(x):
 
 
 def drain():
-    """Each request that was sent before the server was gone is answered."""
+    """Each request that was sent before the server was gone is answered; it takes no new connections."""
+    x = np.zeros((1, 1, 28, 28), np.float32)
     for turn in range(3):
         server = Server(ZOO / 'mlp.onnx', '--max-delay', 2000, '--http-threads', 1 + turn)
-        broken, counts = [], [0] * 6
-        x = np.zeros((1, 1, 28, 28), np.float32)
-        want = infer(server.client(), 'mlp', {'input': x}).as_numpy('logits').tobytes()
-
-        def work(t):
-            with server.client() as client:
-                while True:
-                    try:
-                        got = infer(client, 'mlp', {'input': x}).as_numpy('logits').tobytes()
-                    except ConnectionRefusedError:
-                        return  # the server takes no new connections
-                    except Exception as error:  # whatever the client library raises is a lost request
-                        broken.append(repr(error))
-                        return
-                    counts[t] += 1
-                    if got != want:
-                        broken.append('another result')
-        workers = [threading.Thread(target=work, args=(t,)) for t in range(6)]
-        for w in workers:
-            w.start()
+        asking = _serve.Asking(server.client, lambda client: infer(client, 'mlp', {'input': x}),
+                               lambda error: isinstance(error, ConnectionRefusedError))
         time.sleep(0.5)
-        status = server.stop()
-        for w in workers:
-            w.join(30)
-        check(f'sigterm_{turn}', status == 0 and not broken and min(counts) > 0,
-              f'exit {status}, {counts} answered, {broken[:2]}')
+        asking.judge(f'sigterm_{turn}', server.stop())
 
 
 def main():

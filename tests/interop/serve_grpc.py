@@ -6,7 +6,6 @@ import queue
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import numpy as np
@@ -24,7 +23,7 @@ except ImportError as why:
     report('SKIP', 'serve_grpc', f'needs tritonclient[grpc,http]: {why}')
     sys.exit(0)
 import _serve
-from _serve import TYPES, equal, make_repository, refuses, rng, sample
+from _serve import TYPES, equal, make_repository, rng, sample
 
 
 class Server(_serve.Server):
@@ -268,22 +267,6 @@ def shared_memory(folder):
     check('shared_end', server.stop() == 0, server.process.stderr.read())
 
 
-def together(samples, threads, open_client, ask):
-    """What each sample gives when `threads` clients ask side by side."""
-    results = [None] * len(samples)
-
-    def work(first):
-        with open_client() as client:
-            for i in range(first, len(samples), threads):
-                results[i] = ask(client, samples[i]).as_numpy('logits').tobytes()
-    workers = [threading.Thread(target=work, args=(t,)) for t in range(threads)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    return results
-
-
 def batching():
     """Single answers over HTTP, and what concurrent clients of gRPC are given."""
     samples = [rng.standard_normal((1 + i % 3, 1, 28, 28)).astype(np.float32) for i in range(240)]
@@ -292,9 +275,9 @@ def batching():
 
         def over_http(client, x):
             return client.infer(net, _serve.inputs_of(http, {'input': x}, binary_data=True))
-        single = together(samples, 1, lambda: http.InferenceServerClient(server.url), over_http)
+        single = _serve.together(samples, 1, lambda: http.InferenceServerClient(server.url), over_http)
         before = server.client().get_inference_statistics(net).model_stats[0].execution_count
-        batched = together(samples, 8, server.client, lambda client, x: infer(client, net, {'input': x}))
+        batched = _serve.together(samples, 8, server.client, lambda client, x: infer(client, net, {'input': x}))
         after = server.client().get_inference_statistics(net).model_stats[0].execution_count
         check(f'{net}_batched', after - before < len(samples), after - before)
         check(f'{net}_same_bytes', single == batched,
@@ -402,29 +385,13 @@ def secrets(folder):
 
 def drain():
     """Each request that was sent before SIGTERM is answered; later ones are refused as unavailable, and end a stream."""
+    def is_end(error):
+        return (isinstance(error, InferenceServerException) and 'the server is about to end' in str(error) and
+                'UNAVAILABLE' in error.status())
+    x = np.zeros((1, 1, 28, 28), np.float32)
     for turn in range(3):
         server = Server(ZOO / 'mlp.onnx', '--max-delay', 2000)
-        broken, counts, ends = [], [0] * 6, []
-        x = np.zeros((1, 1, 28, 28), np.float32)
-        want = infer(server.client(), 'mlp', {'input': x}).as_numpy('logits').tobytes()
-
-        def work(t):
-            with server.client() as client:
-                while True:
-                    try:
-                        got = infer(client, 'mlp', {'input': x}).as_numpy('logits').tobytes()
-                    except InferenceServerException as error:
-                        if 'the server is about to end' in str(error) and 'UNAVAILABLE' in error.status():
-                            ends.append(t)
-                        else:
-                            broken.append(str(error))
-                        return
-                    counts[t] += 1
-                    if got != want:
-                        broken.append('another result')
-        workers = [threading.Thread(target=work, args=(t,)) for t in range(6)]
-        for w in workers:
-            w.start()
+        asking = _serve.Asking(server.client, lambda client: infer(client, 'mlp', {'input': x}), is_end)
         streamed, client = queue.Queue(), server.client()
         client.start_stream(lambda result, error: streamed.put((result, error)))
         time.sleep(0.5)
@@ -432,13 +399,10 @@ def drain():
             client.async_stream_infer('mlp', inputs_of({'input': x}), request_id=str(i))
         seen = [streamed.get(timeout=60)]
         status = server.stop()
-        for w in workers:
-            w.join(30)
         while len(seen) < 50 and not seen[-1][1]:
             seen.append(streamed.get(timeout=60))
         lost = [str(error) for result, error in seen if error and 'the server is about to end' not in str(error)]
-        check(f'sigterm_{turn}', status == 0 and not broken and len(ends) == 6 and min(counts) > 0,
-              f'exit {status}, {counts} answered, {len(ends)} ended well, {broken[:2]}')
+        asking.judge(f'sigterm_{turn}', status)
         check(f'sigterm_stream_{turn}', not lost, lost[:2])
         client.close()
 
