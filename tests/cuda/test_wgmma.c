@@ -93,13 +93,35 @@ static void matrices_agree(void **state)
     }
 }
 
+typedef struct convolution {
+    int64_t images, channels, in[2], filters, taps[2], stride, pad[2], dilation;
+    int tiles; /* that take it */
+} convolution;
+
+/* An empty case of the convolution, and the shapes of X, W and Y. */
+static void convolution_open(kernel_case *k, const convolution *c, int i, int64_t x[4],
+                             int64_t w[4], int64_t y[4])
+{
+    const int64_t ends[4] = {c->pad[0], c->pad[1], c->pad[0], c->pad[1]};
+    case_open(k, "pare", "FusedConv", (uint64_t)i + 1);
+    k->nhwc = true;
+    x[0] = y[0] = c->images;
+    x[1] = w[1] = c->channels;
+    w[0] = y[1] = c->filters;
+    for (int a = 0; a < 2; a++) {
+        x[2 + a] = c->in[a];
+        w[2 + a] = c->taps[a];
+        y[2 + a] = (c->in[a] + 2 * c->pad[a] - (c->taps[a] - 1) * c->dilation - 1) / c->stride + 1;
+    }
+    case_set_ints(k, "strides", (int64_t[]){c->stride, c->stride}, 2);
+    case_set_ints(k, "dilations", (int64_t[]){c->dilation, c->dilation}, 2);
+    case_set_ints(k, "pads", ends, 4);
+}
+
 static void convolutions_agree(void **state)
 {
     (void)state;
-    static const struct {
-        int64_t images, channels, in[2], filters, taps[2], stride, pad[2], dilation;
-        int tiles;
-    } cases[] = {
+    static const convolution cases[] = {
         {2, 64, {73, 71}, 64, {3, 3}, 1, {1, 1}, 1, 1},  /* 256 x 64 */
         {1, 64, {72, 72}, 128, {3, 3}, 1, {2, 2}, 2, 2}, /* 128 x 128, 256 x 128 */
         {2, 128, {97, 95}, 144, {3, 3}, 2, {1, 1}, 1, 2},
@@ -114,23 +136,14 @@ static void convolutions_agree(void **state)
     };
     for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
         kernel_case k;
+        int64_t x[4], w[4], y[4];
         const int c = i / 4;
-        const int64_t *in = cases[c].in, *taps = cases[c].taps, *pad = cases[c].pad,
-                      stride = cases[c].stride, gap = cases[c].dilation;
-        int64_t y[4] = {cases[c].images, cases[c].filters, 0, 0};
-        const int64_t x[4] = {y[0], cases[c].channels, in[0], in[1]},
-                      w[4] = {y[1], x[1], taps[0], taps[1]};
+        const bool is_padded = cases[c].pad[0] + cases[c].pad[1] > 0;
         if ((i % 4 == 0 || i % 4 == 3) != (c % 2 == 0)) continue; /* each type, each residual */
         if (case_is_quick() && i % 5) continue;
-        for (int a = 0; a < 2; a++)
-            y[2 + a] = (in[a] + 2 * pad[a] - (taps[a] - 1) * gap - 1) / stride + 1;
-        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
-        k.nhwc = true;
-        inputs_set(&k, i, 4, x, w, y, w[0], x[1] * taps[0] * taps[1],
-                   pad[0] + pad[1] == 0 && i % 3 == 0, z_type(i));
-        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
-        case_set_ints(&k, "dilations", (int64_t[]){gap, gap}, 2);
-        case_set_ints(&k, "pads", (int64_t[]){pad[0], pad[1], pad[0], pad[1]}, 4);
+        convolution_open(&k, &cases[c], i, x, w, y);
+        inputs_set(&k, i, 4, x, w, y, w[0], w[1] * w[2] * w[3], !is_padded && i % 3 == 0,
+                   z_type(i));
         check(&k, tiles_of(i, cases[c].tiles, w[0], INT64_MAX));
     }
 }
@@ -186,10 +199,7 @@ static void matrices_of_halves_agree(void **state)
 static void convolutions_of_halves_agree(void **state)
 {
     (void)state;
-    static const struct {
-        int64_t images, channels, in[2], filters, taps[2], stride, pad[2], dilation;
-        int tiles;
-    } cases[] = {
+    static const convolution cases[] = {
         {2, 64, {73, 71}, 64, {3, 3}, 1, {1, 1}, 1, 1}, /* 256 x 64 */
         {1, 64, {72, 72}, 128, {3, 1}, 1, {2, 0}, 2, 2},
         {2, 128, {97, 95}, 144, {1, 3}, 2, {0, 1}, 1, 2},
@@ -201,22 +211,12 @@ static void convolutions_of_halves_agree(void **state)
     };
     for (int i = 0; i < 2 * (int)(sizeof cases / sizeof *cases); i++) {
         kernel_case k;
+        int64_t x[4], w[4], y[4];
         const int c = i / 2, how = c + i % 2 * 5;
-        const int64_t *in = cases[c].in, *taps = cases[c].taps, *pad = cases[c].pad,
-                      stride = cases[c].stride, gap = cases[c].dilation;
-        int64_t y[4] = {cases[c].images, cases[c].filters, 0, 0};
-        const int64_t x[4] = {y[0], cases[c].channels, in[0], in[1]},
-                      w[4] = {y[1], x[1], taps[0], taps[1]};
         const bool residual = i % 2 && !is_gelu(how);
         if (case_is_quick() && i % 5 != 1) continue;
-        for (int a = 0; a < 2; a++)
-            y[2 + a] = (in[a] + 2 * pad[a] - (taps[a] - 1) * gap - 1) / stride + 1;
-        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
-        k.nhwc = true;
+        convolution_open(&k, &cases[c], i, x, w, y);
         halves_set(&k, how, 4, x, w, y, w[0], residual);
-        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
-        case_set_ints(&k, "dilations", (int64_t[]){gap, gap}, 2);
-        case_set_ints(&k, "pads", (int64_t[]){pad[0], pad[1], pad[0], pad[1]}, 4);
         const int gelu = cases[c].tiles == 3 ? 3 : 0; /* of matrices alone */
         check(&k, is_gelu(how) ? gelu : cases[c].tiles - (residual && w[0] > 64 && cases[c].tiles));
     }
