@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct serve_options {
     pare_common common;
@@ -112,8 +111,7 @@ static bool admit(void *user, pare_exchange *x) { return pare_api_admit(user, x)
 /* A signal is noted by its handler alone, whichever thread it comes to. */
 static void await_signal(const pare_ctx *ctx)
 {
-    const struct timespec step = {.tv_nsec = 20000000};
-    while (!ctx->interrupted || !*ctx->interrupted) nanosleep(&step, NULL);
+    while (!ctx->interrupted || !*ctx->interrupted) pare_sleep_ms(20);
 }
 
 /* --- the command --- */

@@ -4,6 +4,7 @@
    process dies, the model under OUT finds its own data. What the model before used is removed at
    the end; a process killed just then leaves it behind, which harms no one. */
 #include "formats/onnx/inner.h"
+#include "runtime/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DIGITS = 8 };
@@ -63,7 +63,7 @@ int pare_onnx_external_lock(const char *path)
     for (int i = 0; fd >= 0 && i < ATTEMPTS; i++) { /* ten seconds; the holder renames two files */
         if (!flock(fd, LOCK_EX | LOCK_NB)) return fd;
         if (errno != EWOULDBLOCK && errno != EINTR) break;
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        pare_sleep_ms(10);
     }
     if (fd >= 0) close(fd);
     return -1;

@@ -4,4 +4,6 @@
 
 /* Seconds of a clock that no one sets back; only differences mean something. */
 double pare_seconds(void);
+/* Waits so long, or until a signal comes. */
+void pare_sleep_ms(int ms);
 #endif

@@ -12,7 +12,7 @@ enum { PARE_API_MOST_BODY = 1 << 20 };
 
 typedef struct pare_api {
     pare_repository *repository;
-    pare_regions *regions; /* shared memory that clients registered; NULL: none is served */
+    pare_regions *regions;        /* shared memory that clients registered; NULL: none is served */
     struct pare_shadows *shadows; /* NULL: none */
     const char *token;            /* that requests bring, but for those of health; NULL: none */
     bool draining; /* set atomically: the server is about to end: it is alive, but not ready */

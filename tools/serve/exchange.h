@@ -21,6 +21,10 @@ enum {
     PARE_HTTP_UNAVAILABLE = 503
 };
 
+enum {
+    PARE_BODY_ALIGN = 64
+}; /* where a tensor's data lie so, a model on the CPU reads them there */
+
 typedef struct pare_reply {
     int code;                    /* 0: not made yet */
     const char *type, *encoding; /* of the body; encoding NULL: it is as it is */

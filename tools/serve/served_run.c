@@ -34,7 +34,7 @@ static pare_infer_job *next_of(const pare_infer_job *job)
 static bool is_direct(const batch_run *run, const pare_infer_tensor *t)
 {
     return !run->site->gpu && t->data && !run->first->job.next && run->rows == run->filled &&
-           !((uintptr_t)t->data & 63);
+           (uintptr_t)t->data % PARE_BODY_ALIGN == 0;
 }
 
 /* Puts the requests' rows one after the other; what fills up is the first row again. */

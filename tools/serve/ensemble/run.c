@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-enum { ALIGN = 64 }; /* a model reads such data where they are */
-
 typedef struct run run;
 
 /* A step's request. */
@@ -43,8 +41,10 @@ static void advance(run *r);
 static pare_status take_memory(pare_exchange *x, size_t bytes, char **out)
 {
     if (!pare_exchange_hold(x, bytes)) return PARE_MEMORY;
-    char *memory = pare_arena_alloc(&x->arena, bytes + ALIGN, 1);
-    *out = memory ? memory + (ALIGN - (uintptr_t)memory % ALIGN) % ALIGN : NULL;
+    char *memory = pare_arena_alloc(&x->arena, bytes + PARE_BODY_ALIGN, 1);
+    *out = memory
+               ? memory + (PARE_BODY_ALIGN - (uintptr_t)memory % PARE_BODY_ALIGN) % PARE_BODY_ALIGN
+               : NULL;
     return memory ? PARE_OK : PARE_MEMORY;
 }
 

@@ -3,6 +3,7 @@
 
 #ifdef PARE_GRPC
 
+#include "runtime/base/clock.h"
 #include "tools/serve/listen.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The library does not say when a connection ends. Descriptors are given out from the lowest on:
@@ -29,7 +29,6 @@ static void take(pare_grpc *grpc, int fd)
 static void *accept_main(void *user)
 {
     pare_grpc *grpc = user;
-    const struct timespec pause = {.tv_nsec = 10000000};
     struct pollfd at = {.fd = grpc->listener, .events = POLLIN};
     while (!atomic_load(&grpc->is_deaf)) {
         (void)poll(&at, 1, -1);
@@ -37,7 +36,7 @@ static void *accept_main(void *user)
         if (fd >= 0)
             take(grpc, fd);
         else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            nanosleep(&pause, NULL); /* others may end */
+            pare_sleep_ms(10); /* others may end */
     }
     return NULL;
 }

@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum {
-    ALIGN = 64,
     MOST_STREAMED = 128 /* messages of a stream that are not answered yet; more are not read */
 };
 
@@ -295,8 +294,9 @@ static bool take_message(message *m, grpc_byte_buffer *buffer)
     x->body = pieces->count ? (const char *)GRPC_SLICE_START_PTR(pieces->slices[0]) : "";
     if (pieces->count < 2) return true;
     const size_t first = pare_grpc_first_tensor(x->body, GRPC_SLICE_LENGTH(pieces->slices[0]));
-    const size_t from = (ALIGN - first % ALIGN) % ALIGN;
-    m->block = aligned_alloc(ALIGN, (from + x->bytes + ALIGN - 1) / ALIGN * ALIGN);
+    const size_t from = (PARE_BODY_ALIGN - first % PARE_BODY_ALIGN) % PARE_BODY_ALIGN;
+    m->block = aligned_alloc(PARE_BODY_ALIGN, (from + x->bytes + PARE_BODY_ALIGN - 1) /
+                                                  PARE_BODY_ALIGN * PARE_BODY_ALIGN);
     if (!m->block) return false;
     char *at = m->block + from;
     x->body = at;

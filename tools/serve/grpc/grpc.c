@@ -9,7 +9,6 @@
 
 #include <limits.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -147,12 +146,6 @@ int pare_grpc_port(const pare_grpc *grpc) { return grpc->port; }
 
 /* --- the end --- */
 
-static void sleep_ms(int ms)
-{
-    const struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
-    nanosleep(&time, NULL);
-}
-
 /* Waits until all that came in time are answered, and none has come for a while, or for BUSY.
    Replies that are only sent are waited for as long as a client may be slow. */
 static void await_quiet(pare_grpc *grpc)
@@ -167,7 +160,7 @@ static void await_quiet(pare_grpc *grpc)
         const bool sends = atomic_load(&grpc->unsent) > 0 && now < made + SLOW;
         if (answers || comes || sends) busy = now;
         seen = atomic_load(&grpc->seen);
-        sleep_ms(5);
+        pare_sleep_ms(5);
     }
 }
 
@@ -175,7 +168,7 @@ static void await_quiet(pare_grpc *grpc)
 static bool await_end(pare_grpc *grpc)
 {
     const double until = pare_seconds() + QUIET;
-    while (!atomic_load(&grpc->ended) && pare_seconds() < until) sleep_ms(1);
+    while (!atomic_load(&grpc->ended) && pare_seconds() < until) pare_sleep_ms(1);
     return atomic_load(&grpc->ended);
 }
 
@@ -184,10 +177,10 @@ static void shut_down(pare_grpc *grpc)
 {
     pare_grpc_accept_stop(grpc);
     grpc->lib.grpc_server_shutdown_and_notify(grpc->server, grpc->queue, &grpc->shutdown);
-    while (atomic_load(&grpc->answering)) sleep_ms(1);
+    while (atomic_load(&grpc->answering)) pare_sleep_ms(1);
     if (!await_end(grpc)) grpc->lib.grpc_server_cancel_all_calls(grpc->server);
     while (!await_end(grpc)) continue;
-    while (atomic_load(&grpc->calls)) sleep_ms(1); /* what they wait for comes by the queue */
+    while (atomic_load(&grpc->calls)) pare_sleep_ms(1); /* what they wait for comes by the queue */
 }
 
 void pare_grpc_drain(pare_grpc *grpc)
@@ -203,7 +196,7 @@ void pare_grpc_close(pare_grpc *grpc)
     if (!grpc) return;
     const pare_grpc_library *lib = &grpc->lib;
     pare_grpc_accept_stop(grpc);
-    while (atomic_load(&grpc->sending)) sleep_ms(1);
+    while (atomic_load(&grpc->sending)) pare_sleep_ms(1);
     if (grpc->server && !grpc->is_running) { /* it was not started */
         lib->grpc_server_shutdown_and_notify(grpc->server, grpc->queue, &grpc->shutdown);
         (void)lib->grpc_completion_queue_next(grpc->queue, lib->gpr_inf_future(GPR_CLOCK_REALTIME),

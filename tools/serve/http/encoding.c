@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { ALIGN = 64, GZIP = 15 + 16, ZLIB = 15 }; /* zlib's windowBits */
+enum { GZIP = 15 + 16, ZLIB = 15 }; /* zlib's windowBits */
 
 /* Bytes that one call is given: zlib counts in unsigned int. */
 static uInt piece_of(size_t bytes) { return bytes < INT_MAX ? (uInt)bytes : INT_MAX; }
@@ -25,7 +25,8 @@ static pare_status grow(unpacking *u)
     const size_t limit = u->x->limit + 1;
     size_t room = u->room ? 2 * u->room : 4 * u->x->bytes + 4096;
     if (room > limit) room = limit;
-    char *memory = aligned_alloc(ALIGN, (u->from + room + ALIGN - 1) / ALIGN * ALIGN);
+    char *memory = aligned_alloc(PARE_BODY_ALIGN, (u->from + room + PARE_BODY_ALIGN - 1) /
+                                                      PARE_BODY_ALIGN * PARE_BODY_ALIGN);
     if (!memory) return PARE_FAIL(&u->x->ctx, MEMORY, "out of memory to unpack a request");
     if (u->bytes) memcpy(memory + u->from, u->x->unpacked + u->from, u->bytes);
     free(u->x->unpacked);
@@ -73,7 +74,7 @@ pare_status pare_encoding_decode(pare_exchange *x)
         return PARE_FAIL(&x->ctx, UNSUPPORTED,
                          "Content-Encoding is '%s', expected gzip, deflate or identity", e);
     const size_t json = x->json_bytes ? strtoull(x->json_bytes, NULL, 10) : 0;
-    unpacking u = {.x = x, .from = (ALIGN - json % ALIGN) % ALIGN};
+    unpacking u = {.x = x, .from = (PARE_BODY_ALIGN - json % PARE_BODY_ALIGN) % PARE_BODY_ALIGN};
     if (inflateInit2(&z, is_gzip ? GZIP : ZLIB) != Z_OK)
         return PARE_FAIL(&x->ctx, MEMORY, "out of memory to unpack a request");
     const pare_status st = unpack(&u, &z);

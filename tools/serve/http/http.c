@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -28,7 +27,6 @@ enum {
     QUIET_MS = 300,          /* draining ends when no request came for so long */
     SLOW_SECONDS = 30, /* a request that still comes after so long, or a reply that is still sent so
                           long after the last was made, is lost */
-    ALIGN = 64
 };
 
 struct pare_http {
@@ -92,7 +90,8 @@ static bool make_room(request *q, size_t bytes)
 {
     if (bytes <= q->room && q->block) return true;
     const size_t room = bytes > 2 * q->room ? bytes : 2 * q->room;
-    char *block = aligned_alloc(ALIGN, (q->from + room + 2 * ALIGN - 1) / ALIGN * ALIGN);
+    char *block = aligned_alloc(PARE_BODY_ALIGN, (q->from + room + 2 * PARE_BODY_ALIGN - 1) /
+                                                     PARE_BODY_ALIGN * PARE_BODY_ALIGN);
     if (!block) return false;
     if (q->x.bytes) memcpy(block + q->from, q->block + q->from, q->x.bytes);
     free(q->block);
@@ -132,7 +131,9 @@ static request *request_new(pare_http *http, struct MHD_Connection *connection, 
     q->x.held = http->options.held;
     q->x.most_held = (size_t)http->options.pending;
     q->x.authorization = header(q, MHD_HTTP_HEADER_AUTHORIZATION);
-    q->from = (ALIGN - announced(q, "Inference-Header-Content-Length") % ALIGN) % ALIGN;
+    q->from =
+        (PARE_BODY_ALIGN - announced(q, "Inference-Header-Content-Length") % PARE_BODY_ALIGN) %
+        PARE_BODY_ALIGN;
     if (q->x.method && q->x.path) return q;
     pare_exchange_free(&q->x);
     free(q);
@@ -304,19 +305,13 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
     }
 }
 
-static void sleep_ms(int ms)
-{
-    const struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
-    nanosleep(&time, NULL);
-}
-
 /* The library does not see the end of a connection that came with data: its epoll says it once. */
 static void *sweep(void *user)
 {
     enum { STEP_MS = 50, STEPS = 20 };
     pare_http *http = user;
     for (int step = 1; atomic_load(&http->is_swept); step++) {
-        sleep_ms(STEP_MS);
+        pare_sleep_ms(STEP_MS);
         if (step % STEPS) continue;
         pare_connections_sweep(&http->connections, pare_seconds(), IDLE_SECONDS,
                                atomic_load(&http->draining) ? STALLED_SECONDS : IDLE_SECONDS);
@@ -416,7 +411,7 @@ static void await_quiet(pare_http *http)
     enum { STEP_MS = 5, SLOW_MS = SLOW_SECONDS * 1000 };
     unsigned seen = atomic_load(&http->seen), replies = atomic_load(&http->replies);
     for (int quiet = 0, all = 0, sent = 0; quiet < QUIET_MS; all += STEP_MS, sent += STEP_MS) {
-        sleep_ms(STEP_MS);
+        pare_sleep_ms(STEP_MS);
         const bool answers = atomic_load(&http->answering) > 0;
         const bool comes = atomic_load(&http->arriving) > 0 || atomic_load(&http->seen) != seen;
         if (answers || atomic_load(&http->replies) != replies) sent = 0;
@@ -435,13 +430,13 @@ void pare_http_drain(pare_http *http)
     (void)shutdown(http->listener, SHUT_RDWR); /* from now on connections are refused */
     await_quiet(http);
     atomic_store(&http->closed, true);
-    while (atomic_load(&http->answering)) sleep_ms(1); /* that were not refused yet */
+    while (atomic_load(&http->answering)) pare_sleep_ms(1); /* that were not refused yet */
 }
 
 void pare_http_close(pare_http *http)
 {
     if (!http) return;
-    while (atomic_load(&http->resuming)) sleep_ms(1);
+    while (atomic_load(&http->resuming)) pare_sleep_ms(1);
     if (atomic_exchange(&http->is_swept, false)) (void)pthread_join(http->sweeper, NULL);
     if (http->daemon) MHD_stop_daemon(http->daemon);
     pare_connections_free(&http->connections);

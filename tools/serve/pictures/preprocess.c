@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 64, MOST_PIXELS = 50000000 };
+enum { MOST_PIXELS = 50000000 };
 
 /* --- the text --- */
 
@@ -319,7 +319,9 @@ pare_status pare_preprocess_run(pare_infer_job *job)
     const size_t bytes = (size_t)count * one * p->size;
     if (!pare_exchange_hold(job->x, bytes + one)) return PARE_MEMORY;
     uint8_t *pixel = pare_alloc(&job->x->ctx, one, 1);
-    job->pixels = pixel ? aligned_alloc(ALIGN, (bytes + ALIGN) / ALIGN * ALIGN) : NULL;
+    job->pixels = pixel ? aligned_alloc(PARE_BODY_ALIGN, (bytes + PARE_BODY_ALIGN) /
+                                                             PARE_BODY_ALIGN * PARE_BODY_ALIGN)
+                        : NULL;
     pare_status st = PARE_OK;
     if (!job->pixels)
         st = PARE_FAIL(&job->x->ctx, MEMORY, "out of memory: %zu bytes for pictures", bytes);
