@@ -132,8 +132,6 @@ typedef struct pare_distill_checkpoint {
     bool resume;      /* continue from it; where there is no file, from the beginning */
 } pare_distill_checkpoint;
 
-/* Makes the folder of checkpoints where it is missing. PARE_IO: it cannot be made or written to. */
-PARE_NODISCARD pare_status pare_distill_checkpoint_folder(pare_ctx *ctx, const char *folder);
 /* Sets the path: the file `name` of the folder, in the arena. PARE_INPUT: one of the outputs (NULL:
    not asked for) is the same file. */
 PARE_NODISCARD pare_status pare_distill_checkpoint_file(pare_arena *arena, const char *folder,
