@@ -171,14 +171,26 @@ def killed(folder, source):
 
 
 def quantized(folder, source):
-    """The floats that round to the integers."""
-    events, log = folder / 'qat', folder / 'qat.jsonl'
-    pare(*train(folder, source, '--qat', 'int8', '--qat-samples', '64', '--steps', '12', '--lr', '1e-4', '--tensorboard', events, '--log', log))
+    """Scales are the file's; weights are the floats that round to its integers, as are their layers' biases."""
+    events, log, facts = folder / 'qat', folder / 'qat.jsonl', folder / 'qat.json'
+    pare(*train(folder, source, '--qat', 'int8', '--qat-samples', '64', '--steps', '12', '--lr', '1e-4', '--tensorboard', events, '--log', log,
+                '--json', facts))
+    best = json.loads(facts.read_text())['best_step']
     loaded = load(events)
     compare_scalars('qat', loaded, log)
-    tags = [t for t in loaded.Tags()['histograms'] if not t.startswith('gradients/')]
-    steps = {t: [e.step for e in loaded.Histograms(t)] for t in tags}
-    check('qat/histograms', len(tags) > 3 and all(s == [0, 6, 12] for s in steps.values()), str(steps))
+    found = {t: {e.step: e.histogram_value for e in loaded.Histograms(t)} for t in loaded.Tags()['histograms'] if not t.startswith('gradients/')}
+    check('qat/steps', all(list(h) == [0, 6, 12] for h in found.values()), str({t: list(h) for t, h in found.items()}))
+    floats = weights(folder / 'out.onnx')
+    integers = {i.name: numpy_helper.to_array(i) for i in onnx.load(folder / 'out.onnx').graph.initializer if i.name.endswith('_quantized')}
+    check('qat/integers', len(integers) > 1, str(list(integers)))
+    for tensor, values in floats.items():
+        if tensor.removesuffix('bias') + 'weight_quantized' not in integers:
+            expect_histogram(f'qat/{tensor}', found[tensor][best], values)
+    for tensor, q in integers.items():
+        stem = tensor.removesuffix('_quantized')
+        step, h = floats[f'{stem}_scale'].astype(np.float64).max(), found[stem][best]
+        lowest, highest = (int(q.min()) - 1) * step, (int(q.max()) + 1) * step
+        check(f'qat/{stem}/range', h.num == q.size and h.min > lowest and h.max < highest, f'{h.min} to {h.max}, not {lowest} to {highest}')
 
 
 def pruned(folder, source):
