@@ -25,7 +25,8 @@ int pare_comm_launched_size(void);
 /* Joins the processes that were launched together; *out is NULL where it is one. PARE_UNSUPPORTED:
    there are more, but this build has no MPI, its library does not open, or it does not see them.
    The context, which later failures are written into, must outlive the communicator. Once a
-   process. */
+   process; a program that has called MPI_Init_thread with MPI_THREAD_SERIALIZED itself ends MPI
+   itself. */
 PARE_NODISCARD pare_status pare_comm_open(pare_ctx *ctx, pare_comm **out);
 /* Leaves them. After a failure of MPI itself it ends all of them. */
 void pare_comm_close(pare_comm *comm);

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define FUNCTIONS(X)                                                                               \
+    X(Initialized)                                                                                 \
+    X(Query_thread)                                                                                \
     X(Init_thread)                                                                                 \
     X(Finalize)                                                                                    \
     X(Abort)                                                                                       \
@@ -31,6 +33,7 @@ typedef struct pare_mpi {
     pare_transport transport; /* first: the one is the other */
     pare_ctx *ctx;
     void *library;
+    bool joined; /* here, not by the program before */
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     MPI_Comm world;
     MPI_Datatype byte, u64, i64, f32;
@@ -42,12 +45,12 @@ typedef struct pare_mpi {
 
 enum { PIECE = 1 << 30, TAG = 1 };
 
-/* Constants of Open MPI are addresses in its library; those of MPICH and its relatives are numbers.
- */
+/* Constants of Open MPI are addresses: in its library, or in a program that is linked to it, where
+   the linker put copies. Those of MPICH and its relatives are numbers. */
 #ifdef OPEN_MPI
-#define CONSTANT(mpi, symbol, constant) dlsym((mpi)->library, symbol)
+#define CONSTANT(symbol, constant) dlsym(RTLD_DEFAULT, symbol)
 #else
-#define CONSTANT(mpi, symbol, constant) (constant)
+#define CONSTANT(symbol, constant) (constant)
 #endif
 
 static pare_status find(pare_mpi *m)
@@ -58,13 +61,13 @@ static pare_status find(pare_mpi *m)
         return PARE_FAIL(m->ctx, UNSUPPORTED, "%s has no function MPI_%s", PARE_MPI, #name);
     FUNCTIONS(X)
 #undef X
-    m->world = CONSTANT(m, "ompi_mpi_comm_world", MPI_COMM_WORLD);
-    m->byte = CONSTANT(m, "ompi_mpi_byte", MPI_BYTE);
-    m->u64 = CONSTANT(m, "ompi_mpi_uint64_t", MPI_UINT64_T);
-    m->i64 = CONSTANT(m, "ompi_mpi_int64_t", MPI_INT64_T);
-    m->f32 = CONSTANT(m, "ompi_mpi_float", MPI_FLOAT);
-    m->sum = CONSTANT(m, "ompi_mpi_op_sum", MPI_SUM);
-    m->max = CONSTANT(m, "ompi_mpi_op_max", MPI_MAX);
+    m->world = CONSTANT("ompi_mpi_comm_world", MPI_COMM_WORLD);
+    m->byte = CONSTANT("ompi_mpi_byte", MPI_BYTE);
+    m->u64 = CONSTANT("ompi_mpi_uint64_t", MPI_UINT64_T);
+    m->i64 = CONSTANT("ompi_mpi_int64_t", MPI_INT64_T);
+    m->f32 = CONSTANT("ompi_mpi_float", MPI_FLOAT);
+    m->sum = CONSTANT("ompi_mpi_op_sum", MPI_SUM);
+    m->max = CONSTANT("ompi_mpi_op_max", MPI_MAX);
 #ifdef OPEN_MPI
     if (!m->world || !m->byte || !m->u64 || !m->i64 || !m->f32 || !m->sum || !m->max)
         return PARE_FAIL(m->ctx, UNSUPPORTED, "%s is no library of Open MPI", PARE_MPI);
@@ -87,7 +90,7 @@ static pare_status join_local(pare_mpi *m)
 {
     MPI_Comm local;
     CALL(m, Comm_split_type, m->world, MPI_COMM_TYPE_SHARED, m->transport.rank,
-         CONSTANT(m, "ompi_mpi_info_null", MPI_INFO_NULL), &local);
+         CONSTANT("ompi_mpi_info_null", MPI_INFO_NULL), &local);
     CALL(m, Comm_rank, local, &m->transport.local_rank);
     CALL(m, Comm_free, &local);
     return PARE_OK;
@@ -95,12 +98,16 @@ static pare_status join_local(pare_mpi *m)
 
 static pare_status join(pare_mpi *m)
 {
-    int threads, length = 0;
-    CALL(m, Init_thread, NULL, NULL, MPI_THREAD_SERIALIZED, &threads);
+    int threads, before, length = 0;
+    CALL(m, Initialized, &before);
+    if (before)
+        CALL(m, Query_thread, &threads);
+    else
+        CALL(m, Init_thread, NULL, NULL, MPI_THREAD_SERIALIZED, &threads);
+    m->joined = !before;
     CALL(m, Comm_rank, m->world, &m->transport.rank);
     CALL(m, Comm_size, m->world, &m->transport.size);
-    CALL(m, Comm_set_errhandler, m->world,
-         CONSTANT(m, "ompi_mpi_errors_return", MPI_ERRORS_RETURN));
+    CALL(m, Comm_set_errhandler, m->world, CONSTANT("ompi_mpi_errors_return", MPI_ERRORS_RETURN));
     CALL(m, Get_library_version, m->version, &length);
     m->version[strcspn(m->version, ",\n")] = 0;
     m->transport.library = m->version;
@@ -114,7 +121,7 @@ static void leave(pare_transport *t, bool all)
     pare_mpi *m = (pare_mpi *)t;
     if (all)
         m->Abort(m->world, 1);
-    else
+    else if (m->joined)
         m->Finalize();
     pare_free(m); /* the library stays: it has threads and handlers of its own */
 }

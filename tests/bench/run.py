@@ -50,6 +50,7 @@ import part_prune_channels
 import part_prune_latency
 import part_prune_rival
 import part_quantizers
+import part_ranks
 import part_recurrent
 import part_report
 import part_serve
@@ -65,7 +66,7 @@ PARTS = {"outputs": part_outputs, "accuracy": part_accuracy, "interop": part_int
          "prune_rival": part_prune_rival, "distill_speed": part_distill_speed,
          "distill_recovery": part_distill_recovery, "distill_qat": part_distill_qat,
          "exports": part_exports, "four_bits": part_four_bits,
-         "placement": part_placement, "quantizers": part_quantizers, "recurrent": part_recurrent,
+         "placement": part_placement, "quantizers": part_quantizers, "ranks": part_ranks, "recurrent": part_recurrent,
          "load": part_load, "report": part_report, "serve": part_serve, "writers": part_writers, "zoo": part_zoo,
          "zoo_forecast": part_zoo_forecast, "zoo_slurm": part_zoo_slurm, "latency": part_latency}
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks give each other. Started by one process it asserts what a job of one is; by mpirun
-   (ranks.sh) each rank asserts, against what it can compute of the others by itself. */
+   (ranks.sh) each rank asserts, against what it can compute of the others by itself. With OWN_MPI
+   it is a program that is linked to MPI and has begun with it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,9 @@
 
 #include "runtime/comm/comm.h"
 
+#ifdef OWN_MPI
+#include <mpi.h>
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +26,10 @@ typedef struct world {
 static int begin(void **state)
 {
     static world w;
+#ifdef OWN_MPI
+    int threads;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads)) return 1;
+#endif
     pare_ctx_init(&w.ctx);
     if (pare_comm_open(&w.ctx, &w.comm) != PARE_OK) {
         print_error("%s\n", w.ctx.message);
@@ -37,7 +45,13 @@ static int end(void **state)
 {
     world *w = *state;
     pare_comm_close(w->comm);
+#ifdef OWN_MPI
+    int size;
+    if (MPI_Comm_size(MPI_COMM_WORLD, &size) || size != w->size) return 1; /* it goes on */
+    return MPI_Finalize();
+#else
     return 0;
+#endif
 }
 
 static void test_place(void **state)

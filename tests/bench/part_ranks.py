@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes: sums beside MPI_Allreduce, calibration of a 100 MB net on two processes of one core each, a
+training step on two."""
+
+import json
+import os
+
+import h5py
+import numpy as np
+
+from common import Failed, call
+
+PART = "ranks"
+IMAGES = 256     # of the large net
+MEGABYTES = 100  # that are summed
+MPIRUN = ["mpirun", "--bind-to", "core", "-n"]
+ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def sums(options, results):
+    for ranks in 2, 4:
+        words = ["mpirun", "-n", ranks, options.bench.parent / "bench_comm", MEGABYTES]
+        env = dict(ENV, OMPI_MCA_hwloc_base_binding_policy="none")
+        row = json.loads(call(words, env).output.strip().splitlines()[-1])
+        results.detail(PART, dict(case="sums", **row))
+        what = f"{MEGABYTES} MB, over MPI_Allreduce"
+        results.add(PART, f"{ranks} ranks", f"integers, {what}", round(row["integers_s"] / row["mpi_integers_s"], 2), "x",
+                    "<= 1.3")
+        results.add(PART, f"{ranks} ranks", f"floats in a fixed tree, {what}",
+                    round(row["floats_s"] / row["mpi_floats_s"], 2), "x", "<= 1.3")
+
+
+def large_net(options):
+    net, data = options.work / "resnet50-random.onnx", options.work / "resnet50-random.h5"
+    if not net.exists():
+        call([options.bench.parent / "simt" / "gpu_make_net", net])
+    if not data.exists():
+        rng = np.random.default_rng(1)
+        with h5py.File(data, "w") as file:
+            file["input"] = rng.standard_normal((IMAGES, 3, 224, 224), dtype=np.float32)
+    return net, data
+
+
+def beside_one(words, env=ENV):
+    """The smaller of three each, in turn: one process on one core, two processes."""
+    one, two = [], []
+    for _ in range(3):
+        one.append(call(["taskset", "-c", "0", *words("one"), "--threads", "1"]).seconds)
+        two.append(call([*MPIRUN, "2", *words("two")], env).seconds)
+    return min(one), min(two)
+
+
+def calibration(options, results):
+    net, data = large_net(options)
+
+    def words(name):
+        return [options.pare, "calibrate", net, "--data", data, "-q", "-o", options.work / f"{name}.json"]
+    one, two = beside_one(words)
+    same = (options.work / "one.json").read_bytes() == (options.work / "two.json").read_bytes()
+    if not same:
+        raise Failed("the tables of one and of two processes differ")
+    results.detail(PART, dict(case="calibration", one_s=one, two_s=two, megabytes=os.path.getsize(net) / 1e6))
+    results.add(PART, "resnet50, 102 MB", f"calibrate {IMAGES} images, 1 process over 2", round(one / two, 2), "x", ">= 1.8")
+
+
+def run(options, results):
+    for part in sums, calibration:
+        try:
+            part(options, results)
+        except Failed as error:
+            results.fail(PART, part.__name__, error)
