@@ -76,13 +76,15 @@ static pare_status learn(loop *l, double *loss)
 {
     pare_trainer *t = &l->t;
     pare_loader_batch batch = {0};
+    double waiting[PARE_TREE_LEVELS], one;
     *loss = 0;
     for (int i = 0; i < t->options.accumulate; i++) {
         PARE_TRY(pare_ctx_poll(t->ctx));
         PARE_TRY(pare_loader_next(t->stream, &batch));
         PARE_TRY(
-            pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->augmented, !i, loss));
-        if (!isfinite(*loss) && !is_lowp(l)) return fail_nonfinite(l, "loss", *loss);
+            pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->augmented, i, &one));
+        if (!isfinite(one) && !is_lowp(l)) return fail_nonfinite(l, "loss", one);
+        *loss = pare_tree_add(waiting, pare_tree_term_of(i, t->options.accumulate), one);
     }
     return PARE_OK;
 }

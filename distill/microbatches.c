@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan: a replica pool runs the microbatches; the thread that loads one runs the teacher on it
-   first, so that its outputs are used while they are in the cache. Gradients are added in order of
-   microbatches. Held-out samples are scored the same way, and a loss that is not finite is looked
-   into by running its batch again. */
+   first, so that its outputs are used while they are in the cache. Microbatches are taken in order.
+   Held-out samples are scored the same way, and a loss that is not finite is looked into by running
+   its batch again. */
 #include "distill/trainer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Where a runner's gradients are on the device; its outputs never move. */
-typedef struct pare_source {
-    const pare_runner *runner;
-    void *table; /* (trained weights) addresses, on the device */
-} pare_source;
 
 /* --- making it --- */
 
@@ -48,30 +42,24 @@ static pare_status make(pare_microbatches *s, const pare_data *data, int threads
     PARE_TRY(make_given(s));
     const pare_replicas_options options = {.items = s->count, .threads = threads, .share = true};
     PARE_TRY(pare_replicas_new(s->ctx, &s->pool, s->graph->plan, &options));
-    s->source_of = pare_alloc(s->ctx, (size_t)pare_replicas_count(s->pool), sizeof *s->source_of);
-    return s->source_of ? PARE_OK : PARE_MEMORY;
+    return pare_gradients_open(s);
 }
 
-pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out,
-                                   const pare_train_graph *graph, pare_teacher *teacher,
-                                   const pare_weights *weights, const pare_data *data, int count,
-                                   int threads)
+pare_status pare_microbatches_open(pare_trainer *t, pare_microbatches *out,
+                                   const pare_train_graph *graph)
 {
-    *out = (pare_microbatches){.ctx = ctx,
+    *out = (pare_microbatches){.ctx = t->ctx,
                                .graph = graph,
-                               .teacher = teacher,
-                               .weights = weights,
-                               .count = count,
+                               .teacher = &t->teacher,
+                               .weights = &t->weights,
+                               .count = t->microbatch_count,
                                .loss_scale = 1};
-    return make(out, data, threads);
+    return make(out, t->data, t->options.threads);
 }
 
 void pare_microbatches_free(pare_microbatches *s)
 {
-    for (int i = 0; i < s->source_count; i++)
-        s->weights->on_device->device->backend->free(s->weights->on_device->device,
-                                                     s->source_of[i].table);
-    pare_free(s->source_of);
+    pare_gradients_close(s);
     if (s->given)
         for (int i = 0; i < s->count * s->teacher->wanted_count; i++) pare_free(s->given[i]);
     pare_replicas_free(s->pool);
@@ -164,75 +152,35 @@ static pare_status run_batch(pare_microbatches *s, const pare_batch *batch, cons
 
 typedef struct learning {
     pare_microbatches *microbatches;
-    const pare_train_graph *graph;
     pare_weights *weights;
-    bool first;
-    double loss;
+    double loss, waiting[PARE_TREE_LEVELS]; /* sums over microbatches */
 } learning;
-
-static pare_status find_source(learning *l, const pare_runner *runner, void **out)
-{
-    pare_microbatches *s = l->microbatches;
-    const int count = l->weights->trained;
-    for (int i = 0; i < s->source_count; i++)
-        if (s->source_of[i].runner == runner) {
-            *out = s->source_of[i].table;
-            return PARE_OK;
-        }
-    const void **from = pare_alloc(s->ctx, (size_t)count, sizeof *from);
-    if (!from) return PARE_MEMORY;
-    for (int k = 0; k < count; k++)
-        from[k] = pare_runner_output(runner, l->graph->gradient_at[k]).data;
-    pare_status st = pare_device_copy(s->ctx, l->weights->on_device->device, out, from,
-                                      (size_t)count * sizeof *from);
-    pare_free(from);
-    if (st == PARE_OK) s->source_of[s->source_count++] = (pare_source){runner, *out};
-    return st;
-}
-
-static pare_status add_device(learning *l, int slice, const pare_runner *runner)
-{
-    const pare_device_weights *on_device = l->weights->on_device;
-    void *from;
-    PARE_TRY(find_source(l, runner, &from));
-    return on_device->device->training->gather(pare_runner_ctx(runner),
-                                               pare_replicas_stream(l->microbatches->pool),
-                                               &on_device->blocks, from, l->first && !slice);
-}
 
 static pare_status add_slice(void *user, int slice, const pare_runner *runner, void *const *teacher)
 {
     learning *l = user;
+    const pare_microbatches *s = l->microbatches;
     (void)teacher;
-    l->loss += (double)*(const float *)pare_runner_output(runner, l->graph->loss).data /
-               (double)l->microbatches->loss_scale;
-    for (int i = 0; !slice && i < l->graph->norm_count; i++)
-        pare_batchnorm_follow(&l->graph->norm[i], l->weights, runner);
-    if (l->weights->on_device) return add_device(l, slice, runner);
-    for (int k = 0; k < l->weights->trained; k++) {
-        const pare_view view = pare_runner_output(runner, l->graph->gradient_at[k]);
-        const float *from = view.data;
-        float *to = l->weights->gradient + l->weights->item[k].at;
-        const int64_t count = l->weights->item[k].tensor->count;
-        if (l->first && !slice)
-            memcpy(to, from, (size_t)count * sizeof *to);
-        else
-            for (int64_t i = 0; i < count; i++) to[i] += from[i];
-    }
-    return PARE_OK;
+    l->loss =
+        pare_tree_add(l->waiting, pare_tree_term_of(slice, s->count),
+                      (double)*(const float *)pare_runner_output(runner, s->graph->loss).data /
+                          (double)s->loss_scale);
+    for (int i = 0; !slice && i < s->graph->norm_count; i++)
+        pare_batchnorm_follow(&s->graph->norm[i], l->weights, runner);
+    return pare_gradients_add(l->microbatches, l->weights, slice, runner);
 }
 
 pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
                                     const pare_loader_batch *batch, const pare_augmented *augmented,
-                                    bool first, double *loss)
+                                    int index, double *loss)
 {
-    learning l = {.microbatches = s, .graph = s->graph, .weights = weights, .first = first};
+    learning l = {.microbatches = s, .weights = weights};
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
     s->source = batch;
     s->augmented = augmented->inputs ? augmented : NULL;
     PARE_TRY(run_batch(s, &s->learnt, weights->value, add_slice, &l));
-    *loss += l.loss;
-    return PARE_OK;
+    *loss = l.loss;
+    return pare_gradients_end_batch(s, weights, index);
 }
 
 /* --- held-out samples --- */

@@ -286,11 +286,13 @@ static size_t running_bytes(const pare_trainer *t)
 
 static void report_memory(const pare_trainer *t)
 {
-    const int blocks = 4 + (t->weights.exp_avg_sq != NULL) + (t->weights.ema != NULL);
-    size_t here = (size_t)blocks * t->weights.floats * sizeof(float), there = 0;
+    const pare_weights *w = &t->weights;
+    const int blocks =
+        4 + (w->exp_avg_sq != NULL) + (w->ema != NULL) + (w->waiting ? w->levels : 0);
+    size_t here = (size_t)blocks * w->floats * sizeof(float), there = 0;
     if (t->stream) here += pare_loader_bytes(t->stream);
     if (t->options.device)
-        there = running_bytes(t) + t->weights.on_device->bytes;
+        there = running_bytes(t) + w->on_device->bytes;
     else
         here += running_bytes(t);
     t->options.planned(t->options.planned_user, here, there);
@@ -301,6 +303,8 @@ static pare_status make_plans(pare_trainer *t)
     pare_weights *w = &t->weights;
     if (!t->options.train_zeros)
         PARE_TRY(pare_weights_keep_sparsity(w, t->options.zeros_from, t->student->path));
+    w->microbatches = t->microbatch_count;
+    w->batches = t->options.accumulate;
     PARE_TRY(pare_weights_open(w, &t->options));
     float *trained = w->on_device ? w->on_device->blocks.value : NULL;
     PARE_TRY(pare_train_graph_plan(&t->learn, w, trained));
@@ -310,13 +314,10 @@ static pare_status make_plans(pare_trainer *t)
 
 static pare_status make_microbatches(pare_trainer *t)
 {
-    const int threads = t->options.threads, count = t->microbatch_count;
-    PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : threads, t->options.device));
-    PARE_TRY(pare_microbatches_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights,
-                                    t->data, count, threads));
-    PARE_TRY(pare_microbatches_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights,
-                                    t->data, count, threads));
-    return PARE_OK;
+    PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : t->options.threads,
+                                t->options.device));
+    PARE_TRY(pare_microbatches_open(t, &t->learning, &t->learn));
+    return pare_microbatches_open(t, &t->checking, &t->check);
 }
 
 pare_status pare_trainer_open(pare_trainer *t)
@@ -346,8 +347,7 @@ static pare_status freeze_norms(pare_trainer *t)
 {
     pare_microbatches_free(&t->learning);
     if (t->weights.on_device) PARE_TRY(pare_device_weights_upload_statistics(t->weights.on_device));
-    return pare_microbatches_open(t->ctx, &t->learning, &t->late, &t->teacher, &t->weights, t->data,
-                                  t->microbatch_count, t->options.threads);
+    return pare_microbatches_open(t, &t->learning, &t->late);
 }
 
 pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)

@@ -40,20 +40,30 @@ typedef struct pare_microbatches {
     void *user;
 } pare_microbatches;
 
-PARE_NODISCARD pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out,
-                                                  const pare_train_graph *graph,
-                                                  pare_teacher *teacher,
-                                                  const pare_weights *weights,
-                                                  const pare_data *data, int count, int threads);
+typedef struct pare_trainer pare_trainer;
+
+/* graph: one of the trainer's, with a plan. */
+PARE_NODISCARD pare_status pare_microbatches_open(pare_trainer *trainer, pare_microbatches *out,
+                                                  const pare_train_graph *graph);
 void pare_microbatches_free(pare_microbatches *microbatches);
 
-/* Gradients and loss of a batch, its images augmented: the loss' sum over microbatches is added to
- *loss, gradients to the weights' block, or set where first is true. */
+/* Gradients and loss of batch 0, 1, ... of a step, its images augmented; *loss: its sum over
+   microbatches. After the last batch the weights' block has the gradients of the step. */
 PARE_NODISCARD pare_status pare_microbatches_learn(pare_microbatches *microbatches,
                                                    pare_weights *weights,
                                                    const pare_loader_batch *batch,
-                                                   const pare_augmented *augmented, bool first,
+                                                   const pare_augmented *augmented, int index,
                                                    double *loss);
+
+/* gradients.c: the sum of gradients that a step is made of. Microbatches in their order, and after
+   the last of a batch its end. */
+PARE_NODISCARD pare_status pare_gradients_open(pare_microbatches *microbatches);
+void pare_gradients_close(pare_microbatches *microbatches);
+PARE_NODISCARD pare_status pare_gradients_add(pare_microbatches *microbatches,
+                                              const pare_weights *weights, int slice,
+                                              const pare_runner *runner);
+PARE_NODISCARD pare_status pare_gradients_end_batch(pare_microbatches *microbatches,
+                                                    const pare_weights *weights, int batch);
 
 /* Fails with the first node whose result is not finite when the batch last learnt from is run
    again; what: the reason for the search ("step 3: the loss is NaN"); hint: what to do. */
@@ -62,13 +72,13 @@ PARE_NODISCARD pare_status pare_microbatches_find_nonfinite(pare_microbatches *m
 
 /* --- all that a training holds --- */
 
-typedef struct pare_trainer {
+struct pare_trainer {
     pare_ctx *ctx;
     pare_distill_options options; /* threads, warmup and validate_every settled */
     const pare_model *teacher_file, *student;
     pare_data *data;
-    int64_t rows, batch; /* of a slice, of a batch */
-    int microbatch_count;
+    int64_t rows, batch;              /* of a slice, of a batch */
+    int microbatch_count;             /* of a batch */
     int64_t *sample, sample_count;    /* that are trained on */
     pare_data *held_out;              /* the data that held-out samples are of */
     int64_t *held_sample, held_count; /* whole microbatches */
@@ -85,7 +95,7 @@ typedef struct pare_trainer {
     pare_loader *stream;
     pare_augmented augmented;
     int estimated; /* BatchNormalization nodes whose statistics are no longer the student's */
-} pare_trainer;
+};
 
 /* Makes everything ready but the stream of samples: batch and microbatches, which samples are held
    out, graphs, plans, runners. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distillation: a student net learns, from inputs alone, to give what its teacher gives. Training
    is a run of a gradient graph in deterministic execution: the student's nodes, the loss after them
-   and their gradients, on equal microbatches of every batch whose gradients are added in order, so
-   that the same seed gives the same bytes whatever the threads. */
+   and their gradients, on equal microbatches of every batch whose gradients are added in one tree
+   (runtime/base/tree_sum.h), so that the same seed gives the same bytes whatever the threads. */
 #ifndef PARE_DISTILL_TRAINING_H
 #define PARE_DISTILL_TRAINING_H
 
