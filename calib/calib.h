@@ -5,6 +5,7 @@
 #define PARE_CALIB_CALIB_H
 
 #include "formats/data.h"
+#include "runtime/comm/comm.h"
 #include "runtime/exec/exec.h"
 #include "runtime/graph/graph.h"
 #include "runtime/device/device.h"
@@ -131,6 +132,8 @@ typedef struct pare_calib_options {
     int64_t sample_count;
     int batch,
         threads; /* how many are read and run side by side; the result does not depend on them */
+    pare_comm *comm; /* ranks that each run a share of the samples and have all of the table; the
+                        result does not depend on it; NULL: this process alone */
     pare_device *device;    /* where the model runs and tensors are counted; NULL: the CPU */
     const char *model_hash; /* written into the table */
     bool minmax_only; /* every f32 tensor of the main graph, but its smallest and largest value

@@ -111,6 +111,7 @@ static pare_status add_up(const pare_calib_job *j, pare_ranges *out)
     for (int t = 0; t < j->count; t++)
         for (int i = 0; i < out->count; i++)
             PARE_TRY(add_stats(j, &out->stats[i], &j->runner[t].ranges->stats[i]));
+    PARE_TRY(pare_ranges_reduce(j->ctx, out, j->options->comm));
     PARE_TRY(fill_gaps(j, out));
     drop_gaps(j, out);
     pare_ranges_warn(j->ctx, out);
@@ -259,8 +260,8 @@ static pare_status run_all(pare_calib_job *j, pare_ranges *out)
     if (units > 256) units = 256;
     if (units > j->runs) units = j->runs;
     pare_reader *reader = NULL;
-    PARE_TRY(pare_reader_open(j->ctx, &reader, j->data, j->options->samples, samples,
-                              (int)(units * j->unit), readers_of(j)));
+    PARE_TRY(pare_reader_open(j->ctx, &reader, j->data, j->sample, samples, (int)(units * j->unit),
+                              readers_of(j)));
     if (j->options->planned)
         j->options->planned(j->options->planned_user,
                             pare_reader_bytes(reader) + runners_bytes(j) + histograms_bytes(j));
@@ -357,13 +358,32 @@ static pare_status fill_device(pare_calib_job *j)
     return PARE_OK;
 }
 
+/* Whole runs in a row for each rank; the first ones have one more where they do not divide. */
+static pare_status take_share(pare_calib_job *j)
+{
+    const int64_t ranks = pare_comm_size(j->options->comm), rank = pare_comm_rank(j->options->comm);
+    const int64_t first =
+        j->runs / ranks * rank + (rank < j->runs % ranks ? rank : j->runs % ranks);
+    const int64_t left = j->samples - first * j->unit;
+    if (ranks > j->runs)
+        return PARE_FAIL(j->ctx, INPUT,
+                         "%s: %" PRId64 " ranks, but only %" PRId64 " runs of %" PRId64
+                         " samples; start fewer ranks or give more samples",
+                         j->model->path, ranks, j->runs, j->unit);
+    j->runs = j->runs / ranks + (rank < j->runs % ranks);
+    j->sample = j->options->samples + first * j->unit;
+    j->samples = j->runs * j->unit < left ? j->runs * j->unit : left;
+    return PARE_OK;
+}
+
 static pare_status choose_unit(pare_calib_job *j)
 {
     PARE_TRY(
         pare_calib_runs(j->ctx, j->model, j->data, j->options->sample_count, &j->unit, &j->runs));
     j->samples = j->runs * j->unit;
     j->fixed = j->unit > 1;
-    return fill_device(j);
+    PARE_TRY(fill_device(j));
+    return take_share(j);
 }
 
 /* --- making it ready --- */
@@ -441,15 +461,32 @@ static pare_status tell_trace(const pare_calib_job *j)
     return j->options->traced(j->options->traced_user, j->timeline, j->plan);
 }
 
+/* Ranks count the same tensors of the same model over parts of one list. */
+static pare_status check_ranks(const pare_calib_job *j)
+{
+    const pare_calib_options *o = j->options;
+    const char *hash = o->model_hash ? o->model_hash : "";
+    pare_hash names = {0};
+    if (!o->comm) return PARE_OK;
+    for (int i = 0; i < j->name_count; i++)
+        names = pare_hash_sum(names, pare_hash_bytes(j->names[i], strlen(j->names[i])));
+    PARE_TRY(pare_comm_same(o->comm, "model", hash, strlen(hash)));
+    PARE_TRY(pare_comm_same(o->comm, "list of samples", o->samples,
+                            (size_t)o->sample_count * sizeof *o->samples));
+    return pare_comm_same(o->comm, "set of tensors", &names, sizeof names);
+}
+
 static pare_status calibrate(pare_calib_job *j, pare_ranges **out)
 {
     PARE_TRY(choose_unit(j));
     PARE_TRY(make_plan(j));
+    PARE_TRY(check_ranks(j));
     if (j->fixed)
         pare_log(j->ctx, PARE_LOG_WARNING,
                  "%s: its batch is fixed to %" PRId64 "; %" PRId64 " of %" PRId64
                  " samples are run",
-                 j->model->path, j->unit, j->samples, j->options->sample_count);
+                 j->model->path, j->unit, j->options->sample_count / j->unit * j->unit,
+                 j->options->sample_count);
     PARE_TRY(pare_ranges_new(j->ctx, out, j->names, j->name_count));
     (*out)->minmax_only = j->options->minmax_only;
     pare_ranges_use_device(*out, j->options->device);
@@ -502,7 +539,7 @@ pare_status pare_calibrate(pare_ctx *ctx, pare_ranges **out, const pare_model *m
 {
     bool filled = false;
     const pare_status st = calibrate_once(ctx, out, model, data, options, false, &filled);
-    if (st != PARE_MEMORY || !filled) return st;
+    if (st != PARE_MEMORY || !filled || options->comm) return st; /* ranks do the same */
     pare_ctx_clear(ctx);
     return calibrate_once(ctx, out, model, data, options, true, &filled);
 }

@@ -69,7 +69,8 @@ struct pare_calib_job {
     pare_plan *plan;
     pare_input_shape *shape;
     int input_count;
-    int64_t unit; /* samples of one run */
+    int64_t unit;          /* samples of one run */
+    const int64_t *sample; /* (samples): those of this rank */
     int64_t samples, runs;
     bool fixed;      /* the unit is the model's batch */
     bool one_by_one; /* on a device, too */

@@ -21,6 +21,9 @@ struct pare_ranges {
 PARE_NODISCARD pare_status pare_ranges_new(pare_ctx *ctx, pare_ranges **out,
                                            const char *const *names, int count);
 
+/* Adds up the tables of all ranks, which have the same tensors; each then has the sum. */
+PARE_NODISCARD pare_status pare_ranges_reduce(pare_ctx *ctx, pare_ranges *ranges, pare_comm *comm);
+
 /* The place of a tensor in a table whose names are sorted, as a calibration's are; -1: none. */
 int pare_ranges_place(const pare_ranges *ranges, const char *name);
 

@@ -89,6 +89,7 @@ static pare_status run(pare_tool *tool, pare_ranges **out, const pare_model *pre
         .sample_count = source->count,
         .batch = (int)options->batch,
         .threads = (int)tool->common->threads,
+        .comm = tool->comm,
         .device = tool->device,
         .model_hash = how->model_hash,
         .minmax_only = how->minmax_only,
@@ -96,10 +97,32 @@ static pare_status run(pare_tool *tool, pare_ranges **out, const pare_model *pre
         .progress_user = bar,
         .planned = planned,
         .planned_user = tool,
-        .traced = how->trace ? traced : NULL,
+        .traced = how->trace && pare_tool_leads(tool) ? traced : NULL,
         .traced_user = &file,
     };
     return pare_calibrate(tool->ctx, out, prepared, source->data, &calib);
+}
+
+/* Rank 0 looks: its folder may be its own. The others have the table that it found. */
+static pare_status find_shared(pare_tool *tool, pare_ranges **out, const pare_cache *cache,
+                               const pare_hash *key)
+{
+    void *data = NULL;
+    size_t bytes = 0;
+    if (!tool->comm) return find_table(tool, out, cache, key);
+    if (pare_tool_leads(tool)) {
+        PARE_TRY(find_table(tool, out, cache, key));
+        if (*out) PARE_TRY(pare_ranges_pack(tool->ctx, *out, &data, &bytes));
+    }
+    pare_status st = pare_comm_broadcast(tool->comm, &bytes, sizeof bytes, 0);
+    if (st == PARE_OK && bytes && !data && !(data = pare_alloc(tool->ctx, bytes, 1)))
+        st = PARE_MEMORY;
+    st = pare_comm_settle(tool->comm, st);
+    if (st == PARE_OK && bytes) st = pare_comm_broadcast(tool->comm, data, bytes, 0);
+    if (st == PARE_OK && bytes && !pare_tool_leads(tool))
+        st = pare_ranges_unpack(tool->ctx, out, data, bytes);
+    pare_free(data);
+    return st;
 }
 
 static pare_status find_or_run(pare_tool *tool, pare_ranges **out, const pare_model *prepared,
@@ -111,9 +134,10 @@ static pare_status find_or_run(pare_tool *tool, pare_ranges **out, const pare_mo
     *out = NULL;
     if (!how->cache) return run(tool, out, prepared, options, source, how, bar);
     PARE_TRY(key_of(tool, &key, &cache, prepared, source, how));
-    if (!how->trace) PARE_TRY(find_table(tool, out, &cache, &key));
+    if (!how->trace) PARE_TRY(find_shared(tool, out, &cache, &key));
     if (*out) return PARE_OK;
     PARE_TRY(run(tool, out, prepared, options, source, how, bar));
+    if (!pare_tool_leads(tool)) return PARE_OK;
     const pare_status st = keep_table(tool, *out, &cache, &key);
     if (st != PARE_OK) pare_ranges_free(*out);
     return st;

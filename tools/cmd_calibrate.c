@@ -69,6 +69,9 @@ static pare_status merge(pare_tool *tool, const calibrate_options *o)
 {
     pare_ranges *sum = NULL, *more = NULL;
     static const char *const of_data[] = {"data", "trace", "cache", NULL};
+    if (tool->comm)
+        return PARE_FAIL(tool->ctx, USAGE, "calibrate --merge: runs in one process; %d were started",
+                         pare_comm_size(tool->comm));
     PARE_TRY(pare_refuse_options(tool, "with --merge", of_data));
     PARE_TRY(pare_refuse_options(tool, "with --merge", pare_source_names));
     if (tool->arg_count < 2)
@@ -109,7 +112,7 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
         json_object_set_new(tool->facts, "model",
                             json_pack("{s:o, s:s, s:I}", "file", pare_json_text(tool->arg[0]),
                                       "hash", hash, "bytes", (json_int_t)bytes));
-        st = write_table(tool, ranges, o);
+        if (pare_tool_leads(tool)) st = write_table(tool, ranges, o);
     }
     if (ranges) pare_ranges_free(ranges);
     pare_model_free(model);
@@ -141,6 +144,7 @@ const pare_command pare_command_calibrate = {
     .example = "pare calibrate resnet.onnx --data data/train.h5 -o ranges.json",
     .options = table,
     .size = sizeof(calibrate_options),
+    .ranks = true,
     .defaults = &defaults,
     .run = run,
 };

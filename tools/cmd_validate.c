@@ -87,6 +87,13 @@ static pare_status show(pare_tool *tool, const char *report)
     return st;
 }
 
+/* What ranks cannot share. */
+static pare_status refuse_ranks(pare_tool *tool)
+{
+    static const char *const alone[] = {"latency", "report", "cache", NULL};
+    return tool->comm ? pare_refuse_options(tool, "with several processes", alone) : PARE_OK;
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
     const validate_options *o = options;
@@ -98,14 +105,16 @@ static pare_status run(pare_tool *tool, const void *options)
                                   .profile = o->report != NULL};
     pare_source source = {0};
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "the samples to compare on"));
-    PARE_TRY(pare_results_check(tool->ctx, o->append));
+    PARE_TRY(refuse_ranks(tool));
+    if (pare_tool_leads(tool)) PARE_TRY(pare_results_check(tool->ctx, o->append));
     pare_status st = pare_validation_open(&validation, tool->arg);
     if (st == PARE_OK)
         st = pare_source_open(tool, &source, validation.model[0].model, &o->source, -1);
     if (st == PARE_OK && o->tf32) pare_tool_allow_tf32(tool);
     if (st == PARE_OK) st = compare_watched(&validation, &source, o);
-    if (st == PARE_OK) st = show(tool, o->report);
-    if (st == PARE_OK) st = pare_results_append(tool->ctx, o->append, tool->facts);
+    if (st == PARE_OK && pare_tool_leads(tool)) st = show(tool, o->report);
+    if (st == PARE_OK && pare_tool_leads(tool))
+        st = pare_results_append(tool->ctx, o->append, tool->facts);
     pare_source_close(&source);
     pare_validation_close(&validation);
     return st;
@@ -127,6 +136,7 @@ const pare_command pare_command_validate = {
         "pare validate resnet.onnx resnet.int8.onnx --data data/test.h5 --report report.html",
     .options = table,
     .size = sizeof(validate_options),
+    .ranks = true,
     .defaults = &defaults,
     .run = run,
 };

@@ -5,6 +5,7 @@
 #define PARE_TOOLS_OPTIONS_H
 
 #include "runtime/base/arena.h"
+#include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 
 #include <jansson.h>
@@ -93,6 +94,7 @@ typedef struct pare_command {
     const char *example; /* whole command lines */
     const pare_option *options;
     size_t size;          /* of its options, which begin with pare_common */
+    bool ranks;           /* several processes can share its work */
     const void *defaults; /* of that size, or NULL: zeros */
     /* Options that exclude each other, and what is missing: run begins with it. It opens nothing.
        NULL: this command has none */
@@ -109,10 +111,17 @@ struct pare_tool {
     int arg_count;
     pare_arena arena;    /* ends with the command */
     json_t *facts;       /* what --json writes */
+    pare_comm *comm;     /* the processes that share the work; NULL: this one alone */
     bool found;          /* a failure is the command's result, which its facts hold */
     pare_device *device; /* of --device, once pare_tool_open_device was called; NULL: the CPU */
     bool device_chosen;
 };
+
+/* Does this process print and write? Of several, rank 0 does. */
+static inline bool pare_tool_leads(const pare_tool *tool)
+{
+    return pare_comm_rank(tool->comm) == 0;
+}
 
 /* Opens the device that --device names, at the first call; later ones do nothing. Data sets are
    opened before: they are read in a child of this process, and a process that has used CUDA does

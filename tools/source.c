@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/source.h"
+#include "formats/file.h"
 
 #include "formats/json.h"
 
@@ -129,6 +130,15 @@ static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_o
     return PARE_OK;
 }
 
+/* Ranks read the same file, or copies of it. */
+static pare_status check_ranks(pare_tool *tool, const char *path)
+{
+    pare_hash content;
+    if (!tool->comm) return PARE_OK;
+    PARE_TRY(pare_file_hash_quick(tool->ctx, path, &content));
+    return pare_comm_same(tool->comm, "data file", &content, sizeof content);
+}
+
 pare_status pare_source_open_inputs(pare_tool *tool, pare_source *out, const char *path,
                                     pare_data_input *inputs, int count,
                                     const pare_source_options *options, int64_t own)
@@ -138,6 +148,7 @@ pare_status pare_source_open_inputs(pare_tool *tool, pare_source *out, const cha
     for (int i = 0; i < count; i++) inputs[i].dataset = mapped(&options->map, inputs[i].name);
     PARE_TRY(pare_data_open_isolated(tool->ctx, &out->data, options->data, inputs, count));
     pare_status st = choose(tool, out, options, own);
+    if (st == PARE_OK) st = check_ranks(tool, options->data);
     if (st != PARE_OK) pare_source_close(out);
     return st;
 }

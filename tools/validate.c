@@ -55,6 +55,7 @@ pare_status pare_validation_open(pare_validation *v, const char *const *path)
     }
     pare_comparison_options_init(&options);
     options.threads = (int)v->tool->common->threads;
+    options.comm = v->tool->comm;
     options.any_accuracy = v->any_accuracy;
     options.planned = planned;
     options.progress = progress;

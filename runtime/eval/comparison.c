@@ -3,6 +3,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/eval/eval.h"
 #include "runtime/eval/stats.h"
+#include "runtime/eval/tally.h"
 
 #include <limits.h>
 #include <math.h>
@@ -14,7 +15,9 @@ struct pare_comparison {
     pare_device *device;
     pare_candidate *candidate;
     int count;
+    pare_tally tally;
     int64_t samples, classes; /* seen so far */
+    int64_t from;             /* samples of the ranks before this one */
     bool classifies;
     const char *name; /* of the data */
     const pare_first_outputs *first;
@@ -224,14 +227,11 @@ static pare_status predict(pare_comparison *c, int k, const pare_batch *batch)
 }
 
 /* Of one output of model k (b) against the first's (a). */
-static void add_errors(pare_comparison *c, int k, int out, const pare_rows *a, const pare_rows *b,
-                       int samples)
+static pare_status add_errors(pare_comparison *c, int k, int out, const pare_rows *a,
+                              const pare_rows *b, int samples)
 {
-    pare_candidate *one = &c->candidate[k];
-    pare_error_add(&one->error[out], a->f32, b->f32, a->size * samples);
-    for (int i = 0; k && out == 0 && i < samples; i++)
-        pare_error_add(&one->part[(c->samples + i) % PARE_COMPARISON_PARTS], a->f32 + i * a->size,
-                       b->f32 + i * a->size, a->size);
+    return pare_tally_add(&c->tally, &c->candidate[k], out, k && !out, a->f32, b->f32, a->size,
+                          c->from + c->samples, samples);
 }
 
 /* The same of strings. */
@@ -267,7 +267,7 @@ static pare_status predict_all(pare_comparison *c, const pare_batch *batch, pare
         for (int o = 0; o < pare_predictor_output_count(one); o++) {
             pare_rows a = rows_of(c, 0, o), b = rows_of(c, k, o);
             PARE_TRY(same_outputs(c, k, o));
-            if (a.f32 && b.f32) add_errors(c, k, o, &a, &b, batch->count);
+            if (a.f32 && b.f32) PARE_TRY(add_errors(c, k, o, &a, &b, batch->count));
             if (a.dtype == PARE_string && b.dtype == PARE_string)
                 add_same_text(c, k, o, &a, &b, batch->count);
         }
@@ -304,7 +304,8 @@ static pare_status run_batch(pare_comparison *c, const pare_batch *batch, pare_h
         judge_sample(c, c->classes ? batch->label[i] : -1, i);
     }
     c->samples += batch->count;
-    return before < ENOUGH && c->samples >= ENOUGH ? stop_near_chance(c) : PARE_OK;
+    const bool now = !c->options.comm && before < ENOUGH && c->samples >= ENOUGH;
+    return now ? stop_near_chance(c) : PARE_OK;
 }
 
 /* --- samples --- */
@@ -337,23 +338,45 @@ static pare_status prepare(pare_comparison *c, const pare_eval_samples *s, size_
     return PARE_OK;
 }
 
+/* Whole batches in a row for each rank, those of one process; the first ranks have one more where
+   they do not divide. */
+static pare_status take_share(pare_comparison *c, const pare_eval_samples *s, int64_t *count)
+{
+    const int64_t ranks = pare_comm_size(c->options.comm), rank = pare_comm_rank(c->options.comm);
+    const int64_t batches = (s->count + s->batch - 1) / s->batch, rest = batches % ranks;
+    const int64_t first = batches / ranks * rank + (rank < rest ? rank : rest);
+    if (ranks > batches)
+        return PARE_FAIL(
+            c->ctx, INPUT,
+            "%s: %lld ranks, but only %lld batches of %d samples; start fewer ranks or "
+            "choose a smaller batch",
+            c->name, (long long)ranks, (long long)batches, s->batch);
+    c->from = first * s->batch;
+    *count = (batches / ranks + (rank < rest)) * s->batch;
+    if (*count > s->count - c->from) *count = s->count - c->from;
+    return PARE_OK;
+}
+
 static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
 {
     const pare_comparison_options *o = &c->options;
     pare_reader *reader;
     pare_batch batch;
     size_t to_come;
+    int64_t count = 0;
+    PARE_TRY(take_share(c, s, &count));
     PARE_TRY(prepare(c, s, &to_come));
-    PARE_TRY(
-        pare_reader_open(c->ctx, &reader, s->data, s->samples, s->count, s->batch, o->threads));
+    PARE_TRY(pare_reader_open(c->ctx, &reader, s->data, s->samples + c->from, count, s->batch,
+                              o->threads));
     if (o->planned) o->planned(o->user, to_come + pare_reader_bytes(reader));
     pare_status st = pare_reader_next(reader, &batch);
     while (st == PARE_OK && batch.count) {
         st = run_batch(c, &batch, pare_reader_hash(reader));
-        if (st == PARE_OK && o->progress) o->progress(o->user, batch.first + batch.count, s->count);
+        if (st == PARE_OK && o->progress) o->progress(o->user, batch.first + batch.count, count);
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
     }
     pare_reader_close(reader);
+    if (st == PARE_OK) st = pare_tally_share(&c->tally, c->candidate, c->count, &c->samples);
     return st == PARE_OK ? stop_near_chance(c) : st;
 }
 
@@ -401,6 +424,7 @@ pare_status pare_comparison_new(pare_ctx *ctx, pare_comparison **out,
     if (!c) return PARE_MEMORY;
     c->ctx = ctx;
     c->options = *options;
+    c->tally = (pare_tally){.ctx = ctx, .comm = options->comm};
     pare_arena_init(&c->arena, ctx);
     pare_status st = comparison_fill(c, models, count);
     if (st == PARE_OK)
@@ -417,6 +441,7 @@ void pare_comparison_free(pare_comparison *c)
         pare_predictor_free(c->candidate[k].predictor);
         pare_times_free(&c->candidate[k].times);
     }
+    pare_tally_free(&c->tally);
     pare_arena_free(&c->arena);
     pare_free(c);
 }

@@ -4,6 +4,7 @@
 #define PARE_RUNTIME_EVAL_EVAL_H
 
 #include "formats/data.h"
+#include "runtime/comm/comm.h"
 #include "runtime/eval/stats.h"
 #include "runtime/exec/exec.h"
 
@@ -241,6 +242,8 @@ typedef struct pare_first_outputs {
 
 typedef struct pare_comparison_options {
     int threads;       /* of a prediction; 0: all cores */
+    pare_comm *comm;   /* ranks that each run a share of the samples and have all results; these do
+                          not depend on it; NULL: this process alone */
     bool any_accuracy; /* do not fail where the first model's accuracy is near chance */
     /* Before the first batch: how many bytes will be touched. Or NULL. */
     void (*planned)(void *user, size_t bytes);
@@ -261,7 +264,8 @@ void pare_comparison_free(pare_comparison *comparison);
 void pare_comparison_use(pare_comparison *comparison, pare_device *device);
 
 /* Plans all models and runs the samples through them, once; first may be NULL. PARE_INPUT: a label
-   out of range; the first model's accuracy is near chance (asked once enough samples were seen). */
+   out of range; the first model's accuracy is near chance (asked once enough samples were seen, of
+   ranks at the end); more ranks than batches. */
 PARE_NODISCARD pare_status pare_comparison_run(pare_comparison *comparison,
                                                const pare_eval_samples *samples,
                                                const pare_first_outputs *first);

@@ -209,6 +209,17 @@ void pare_error_add(pare_error_stats *sums, const float *reference, const float 
     }
 }
 
+void pare_error_merge(pare_error_stats *to, const pare_error_stats *from)
+{
+    to->rr += from->rr;
+    to->xx += from->xx;
+    to->rx += from->rx;
+    to->dd += from->dd;
+    to->max_abs = fmax(to->max_abs, from->max_abs);
+    to->count += from->count;
+    to->bad += from->bad;
+}
+
 double pare_error_sqnr(const pare_error_stats *sums)
 {
     return sums->dd > 0 ? 10 * log10(sums->rr / sums->dd) : INFINITY;

@@ -86,6 +86,8 @@ typedef struct pare_error_stats {
 } pare_error_stats;
 
 void pare_error_add(pare_error_stats *sums, const float *reference, const float *other, int64_t n);
+/* Adds other sums. */
+void pare_error_merge(pare_error_stats *to, const pare_error_stats *from);
 /* 10 log10(sum r^2 / sum (r-x)^2) in dB; Inf for equal tensors. */
 double pare_error_sqnr(const pare_error_stats *sums);
 /* sum rx / sqrt(sum r^2 sum x^2); 1 where both are zero, 0 where one is. */

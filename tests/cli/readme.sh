@@ -13,7 +13,7 @@ name=readme
 . "$(dirname "$0")/_lib.sh"
 readme=${README:-$top/README.md}
 samples=${PARE_README_SAMPLES:-256}
-rooms="formats runtime calib quant prune distill tools tools/serve tools/serve/http tools/serve/traffic tools/serve/gpu tools/serve/grpc tools/serve/ensemble tools/serve/pictures tools/load tests datasets"
+rooms="formats runtime runtime/comm runtime/cuda calib quant prune distill tools tools/serve tools/serve/http tools/serve/traffic tools/serve/gpu tools/serve/grpc tools/serve/ensemble tools/serve/pictures tools/load tests datasets"
 
 # --- the documents alone ---
 
@@ -96,7 +96,8 @@ for class in bag boot; do mkdir -p photos/$class && cp "$picture" photos/$class/
 awk '/^```yaml$/ { code = 1; next } /^```/ { code = 0 } code' "$top/tools/README.md" |
     sed "s/^# samples: .*/samples: 64/" >zoo.yaml
 PATH=$work/build:$PATH
-export PATH
+OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export PATH OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe
 
 # serves COMMAND: a server prints its address and ends when it is told to
 serves() {
@@ -127,12 +128,19 @@ while read -r line; do
     'git clone '*) skip "command_$number" "$line: this is the clone"; continue ;;
     'sh tools/demo.sh') skip "command_$number" "$line: it installs packages and builds"; continue ;;
     'sh tests/run.sh') skip "command_$number" "$line: it runs this test"; continue ;;
+    mpirun*)
+        command -v mpirun >/dev/null 2>&1 || {
+            skip "command_$number" "$line: no mpirun (openmpi-bin)"
+            continue
+        }
+        ;;
     cmake*) skip "command_$number" "$line: tests/run.sh's stage install builds and installs"; continue ;;
     esac
     set -f
     # shellcheck disable=SC2086 # words
     set -- $line
     set +f
+    [ "$1" != mpirun ] || shift 3 # mpirun -n 4
     more=
     # shellcheck disable=SC2015 # both end the same
     [ "$samples" != 0 ] && "$pare" "$2" --help 2>/dev/null | grep -q -e ' --samples N' && more=" --samples $samples"

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/comm/comm.h"
+#include "runtime/base/hash.h"
+#include "runtime/comm/transport.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct pare_comm {
+    pare_ctx *ctx;
+    pare_transport *transport;
+    int rank, size, threads;
+    pare_status failed; /* of a rank: what all of them have from then on */
+    bool broken;        /* the transport failed: the others cannot be told */
+};
+
+/* --- what the launcher says --- */
+
+/* The first of these variables that holds a number. Slurm's are those of a step: a batch script
+   that starts one process has none above 1. */
+static int number_of(const char *const *names, int otherwise)
+{
+    for (; *names; names++) {
+        const char *text = getenv(*names);
+        char *end;
+        const long value = text && *text ? strtol(text, &end, 10) : -1;
+        if (value >= 0 && value < 1 << 24 && !*end) return (int)value;
+    }
+    return otherwise;
+}
+
+int pare_comm_launched_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
+    return pare_comm_launched_size() > 1 ? number_of(names, 0) : 0;
+}
+
+int pare_comm_launched_size(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
+                                        NULL};
+    return number_of(names, 1);
+}
+
+int pare_comm_rank(const pare_comm *c) { return c ? c->rank : 0; }
+
+int pare_comm_size(const pare_comm *c) { return c ? c->size : 1; }
+
+int pare_comm_local_rank(const pare_comm *c) { return c ? c->transport->local_rank : 0; }
+
+int pare_comm_threads(const pare_comm *c) { return c ? c->threads : 0; }
+
+const char *pare_comm_library(const pare_comm *c) { return c ? c->transport->library : ""; }
+
+/* A transport that failed leaves nothing to agree by. */
+static pare_status checked(pare_comm *c, pare_status st)
+{
+    if (st != PARE_OK) {
+        c->failed = st;
+        c->broken = true;
+    }
+    return st;
+}
+
+/* --- failures --- */
+
+/* Takes the message of the rank that failed. */
+static pare_status adopt(pare_comm *c, int root, pare_status status)
+{
+    char message[sizeof c->ctx->message], host[256] = "";
+    memcpy(message, c->ctx->message, sizeof message);
+    if (c->rank == root && root && *message) {
+        (void)gethostname(host, sizeof host - 1);
+        (void)pare_fail_prefix(c->ctx, status, "rank %d (%s)", root, host);
+        memcpy(message, c->ctx->message, sizeof message);
+    }
+    PARE_TRY(checked(c, c->transport->broadcast(c->transport, message, sizeof message, root)));
+    c->failed = status;
+    memcpy(c->ctx->message, message, sizeof message);
+    return status;
+}
+
+pare_status pare_comm_settle(pare_comm *c, pare_status status)
+{
+    if (!c) return status;
+    if (c->failed != PARE_OK) return c->failed;
+    int64_t worst = status == PARE_OK ? 0 : (int64_t)(c->size - c->rank) << 8 | status;
+    PARE_TRY(checked(c, c->transport->allreduce(c->transport, &worst, 1, PARE_COMM_MAX_I64)));
+    return worst ? adopt(c, c->size - (int)(worst >> 8), (pare_status)(worst & 0xff)) : PARE_OK;
+}
+
+/* --- joining --- */
+
+/* Ranks of this machine that may use the same cores share them. */
+static pare_status share_cores(pare_comm *c)
+{
+    cpu_set_t cores;
+    int same = 0;
+    if (sched_getaffinity(0, sizeof cores, &cores)) return PARE_OK;
+    struct {
+        char host[256];
+        pare_hash cores;
+    } mine = {.cores = pare_hash_bytes(&cores, sizeof cores)}, *all = NULL;
+    (void)gethostname(mine.host, sizeof mine.host - 1);
+    all = pare_alloc(c->ctx, (size_t)c->size, sizeof *all);
+    pare_status st = pare_comm_settle(c, all ? PARE_OK : PARE_MEMORY);
+    if (st == PARE_OK) st = c->transport->gather(c->transport, &mine, sizeof mine, all);
+    if (st == PARE_OK)
+        st = c->transport->broadcast(c->transport, all, (size_t)c->size * sizeof *all, 0);
+    for (int i = 0; st == PARE_OK && i < c->size; i++) same += !memcmp(&all[i], &mine, sizeof mine);
+    pare_free(all);
+    if (st != PARE_OK) return st;
+    const int count = CPU_COUNT(&cores);
+    c->threads = count > same ? count / same : 1;
+    return PARE_OK;
+}
+
+pare_status pare_comm_open(pare_ctx *ctx, pare_comm **out)
+{
+    const int launched = pare_comm_launched_size();
+    *out = NULL;
+    if (launched < 2) return PARE_OK;
+    pare_comm *c = pare_alloc(ctx, 1, sizeof *c);
+    if (!c) return PARE_MEMORY;
+    c->ctx = ctx;
+    pare_status st = pare_mpi_open(ctx, &c->transport);
+    if (st != PARE_OK) {
+        pare_free(c);
+        return st;
+    }
+    c->rank = c->transport->rank;
+    c->size = c->transport->size;
+    if (c->size != launched)
+        st = PARE_FAIL(ctx, UNSUPPORTED,
+                       "%s sees %d process%s where %d were started; start them with its own "
+                       "mpirun, or by srun --mpi=pmix",
+                       c->transport->library, c->size, c->size == 1 ? "" : "es", launched);
+    if (st == PARE_OK) st = share_cores(c);
+    if (st == PARE_OK)
+        *out = c;
+    else
+        pare_comm_close(c);
+    return st;
+}
+
+void pare_comm_close(pare_comm *c)
+{
+    if (!c) return;
+    c->transport->close(c->transport, c->broken);
+    pare_free(c);
+}
+
+/* --- data --- */
+
+pare_status pare_comm_allreduce(pare_comm *c, void *data, size_t count, pare_comm_op op)
+{
+    PARE_TRY(pare_comm_settle(c, PARE_OK));
+    return c ? checked(c, c->transport->allreduce(c->transport, data, count, op)) : PARE_OK;
+}
+
+pare_status pare_comm_broadcast(pare_comm *c, void *data, size_t bytes, int root)
+{
+    PARE_TRY(pare_comm_settle(c, PARE_OK));
+    return c ? checked(c, c->transport->broadcast(c->transport, data, bytes, root)) : PARE_OK;
+}
+
+pare_status pare_comm_gather(pare_comm *c, const void *mine, size_t bytes, void *all)
+{
+    PARE_TRY(pare_comm_settle(c, PARE_OK));
+    if (c) return checked(c, c->transport->gather(c->transport, mine, bytes, all));
+    memcpy(all, mine, bytes);
+    return PARE_OK;
+}
+
+pare_status pare_comm_same(pare_comm *c, const char *what, const void *data, size_t bytes)
+{
+    if (!c) return PARE_OK;
+    const pare_hash mine = pare_hash_bytes(data, bytes);
+    pare_hash first = mine;
+    PARE_TRY(pare_comm_broadcast(c, &first, sizeof first, 0));
+    const bool same = !memcmp(&first, &mine, sizeof mine);
+    return pare_comm_settle(c, same ? PARE_OK
+                                    : PARE_FAIL(c->ctx, INPUT,
+                                                "has another %s than rank 0; all ranks need the "
+                                                "same",
+                                                what));
+}
+
+/* --- sums in a fixed order --- */
+
+static void add(float *to, const float *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++) to[i] += from[i];
+}
+
+/* Any size: to rank 0 along the tree, then back. */
+static pare_status sum_to_first(pare_comm *c, float *data, float *other, size_t count)
+{
+    const size_t bytes = count * sizeof *data;
+    for (int step = 1; step < c->size; step *= 2) {
+        if (c->rank % (2 * step)) {
+            PARE_TRY(c->transport->send(c->transport, data, bytes, c->rank - step));
+            break;
+        }
+        if (c->rank + step >= c->size) continue;
+        PARE_TRY(c->transport->receive(c->transport, other, bytes, c->rank + step));
+        add(data, other, count);
+    }
+    return c->transport->broadcast(c->transport, data, bytes, 0);
+}
+
+/* A power of two: neighbours swap halves and add, then pairs, ...; what each then has of the sum
+   goes the way back. Adding is commutative: both orders of two are the same bytes. */
+static pare_status sum_by_halves(pare_comm *c, float *data, float *other, size_t count)
+{
+    size_t first[32], all[32]; /* the part that this rank has before each step */
+    int steps = 0;
+    first[0] = 0;
+    all[0] = count;
+    for (int step = 1; step < c->size; step *= 2, steps++) {
+        const size_t low = all[steps] / 2, high = all[steps] - low, at = first[steps];
+        const bool upper = c->rank & step;
+        const size_t keep = upper ? at + low : at, give = upper ? at : at + low;
+        const size_t kept = upper ? high : low, given = upper ? low : high;
+        PARE_TRY(c->transport->exchange(c->transport, data + give, given * sizeof *data, other,
+                                        kept * sizeof *data, c->rank ^ step));
+        add(data + keep, other, kept);
+        first[steps + 1] = keep;
+        all[steps + 1] = kept;
+    }
+    while (steps-- > 0) {
+        const size_t mine = first[steps + 1], size = all[steps + 1];
+        const size_t theirs =
+            mine == first[steps] && size < all[steps] ? mine + size : first[steps];
+        PARE_TRY(c->transport->exchange(c->transport, data + mine, size * sizeof *data,
+                                        data + theirs, (all[steps] - size) * sizeof *data,
+                                        c->rank ^ (1 << steps)));
+    }
+    return PARE_OK;
+}
+
+pare_status pare_comm_sum_f32(pare_comm *c, float *data, size_t count)
+{
+    if (!c) return PARE_OK;
+    const bool power = !(c->size & (c->size - 1));
+    float *other = pare_alloc(c->ctx, power ? (count + 1) / 2 : count, sizeof *other);
+    pare_status st = pare_comm_settle(c, other ? PARE_OK : PARE_MEMORY);
+    if (st == PARE_OK)
+        st = checked(c, (power ? sum_by_halves : sum_to_first)(c, data, other, count));
+    pare_free(other);
+    return st;
+}

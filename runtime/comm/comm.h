@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A communicator: the processes (ranks) that work on one job, as MPI starts them. MPI's library is
+   opened when a launcher started more than one process, else never. A NULL communicator is a job of
+   one process: rank 0 of 1.
+
+   All ranks call the same functions in the same order. Each of them begins by asking whether a rank
+   has failed: a rank that fails calls pare_comm_settle with its status, once, and the others have
+   that failure in place of what they asked for. Nothing waits for ever for a rank that gave up. */
+#ifndef PARE_RUNTIME_COMM_COMM_H
+#define PARE_RUNTIME_COMM_COMM_H
+
+#include "runtime/base/ctx.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pare_comm pare_comm;
+
+/* What a launcher (mpirun, mpiexec, srun) says of this process by its environment; 0 of 1 without
+   one. No library is opened. */
+int pare_comm_launched_rank(void);
+int pare_comm_launched_size(void);
+
+/* Joins the processes that were launched together; *out is NULL where it is one. PARE_UNSUPPORTED:
+   there are more, but this build has no MPI, its library does not open, or it does not see them.
+   The context, which later failures are written into, must outlive the communicator. Once a
+   process. */
+PARE_NODISCARD pare_status pare_comm_open(pare_ctx *ctx, pare_comm **out);
+/* Leaves them. After a failure of MPI itself it ends all of them. */
+void pare_comm_close(pare_comm *comm);
+
+int pare_comm_rank(const pare_comm *comm);
+int pare_comm_size(const pare_comm *comm);
+/* The place of this process among the job's on its machine, which GPU it takes by. */
+int pare_comm_local_rank(const pare_comm *comm);
+/* Threads that keep this process's cores busy: those it may use, shared among the ranks of its
+   machine that may use the same ones. */
+int pare_comm_threads(const pare_comm *comm);
+/* "Open MPI v4.1.4". */
+const char *pare_comm_library(const pare_comm *comm);
+
+/* Gives every rank the status and message of the lowest rank that failed, here or before; PARE_OK
+   where none did. A message of another rank than 0 begins with it: "rank 2 (node7): ". */
+PARE_NODISCARD pare_status pare_comm_settle(pare_comm *comm, pare_status status);
+
+/* PARE_INPUT in all ranks where one has other bytes than rank 0: "has another WHAT than rank 0". */
+PARE_NODISCARD pare_status pare_comm_same(pare_comm *comm, const char *what, const void *data,
+                                          size_t bytes);
+
+/* Element by element over all ranks, whatever their order; the result is in every rank. */
+typedef enum pare_comm_op {
+    PARE_COMM_SUM_U64, /* modulo 2^64 */
+    PARE_COMM_MAX_I64,
+    PARE_COMM_MAX_F32 /* of numbers other than NaN */
+} pare_comm_op;
+PARE_NODISCARD pare_status pare_comm_allreduce(pare_comm *comm, void *data, size_t count,
+                                               pare_comm_op op);
+
+/* The sum of float arrays over all ranks, in every rank, in the order of a fixed tree: neighbours
+   (rank 0 + rank 1), then pairs of neighbours, and so on; a rest joins at its level. In a job whose
+   size is a power of two each rank sends and receives about 2 * count numbers. */
+PARE_NODISCARD pare_status pare_comm_sum_f32(pare_comm *comm, float *data, size_t count);
+
+/* Copies of the root's bytes in all ranks. */
+PARE_NODISCARD pare_status pare_comm_broadcast(pare_comm *comm, void *data, size_t bytes, int root);
+
+/* Rank 0 gets what every rank has, in their order: all (size * bytes), else NULL. */
+PARE_NODISCARD pare_status pare_comm_gather(pare_comm *comm, const void *mine, size_t bytes,
+                                            void *all);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

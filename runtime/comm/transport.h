@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How ranks reach each other (internal to comm/): a table of functions, behind which a library's
+   own data are. Messages of failures go into the context that it was opened with. */
+#ifndef PARE_RUNTIME_COMM_TRANSPORT_H
+#define PARE_RUNTIME_COMM_TRANSPORT_H
+
+#include "runtime/comm/comm.h"
+
+typedef struct pare_transport pare_transport;
+
+struct pare_transport {
+    int rank, size, local_rank; /* local_rank: among the ranks of this machine */
+    const char *library;
+    /* all: ends the other processes, too. */
+    void (*close)(pare_transport *t, bool all);
+    pare_status (*allreduce)(pare_transport *t, void *data, size_t count, pare_comm_op op);
+    pare_status (*broadcast)(pare_transport *t, void *data, size_t bytes, int root);
+    pare_status (*gather)(pare_transport *t, const void *mine, size_t bytes, void *all);
+    pare_status (*send)(pare_transport *t, const void *data, size_t bytes, int to);
+    pare_status (*receive)(pare_transport *t, void *data, size_t bytes, int from);
+    /* Both at once with one other rank; each side sends what the other receives. */
+    pare_status (*exchange)(pare_transport *t, const void *out, size_t out_bytes, void *in,
+                            size_t in_bytes, int other);
+};
+
+/* MPI (mpi.c): opens its library and joins. PARE_UNSUPPORTED: this build has none. */
+PARE_NODISCARD pare_status pare_mpi_open(pare_ctx *ctx, pare_transport **out);
+#endif

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Jobs of several processes, started by mpirun: the same bytes for any number of them, one message
+# where they do not fit together, nothing left behind.
+name=ranks
+. "$(dirname "$0")/_lib.sh"
+mlp=$zoo/mlp.onnx
+cnn=$zoo/cnn.onnx
+mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
+
+# without MPI's own start: the launcher's words alone
+refuses alone 1 "1 process where 3 were started|MPI" env OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0 "$pare" version
+if ! command -v mpirun >/dev/null 2>&1; then
+    skip all "no mpirun (openmpi-bin)"
+    finish
+    exit
+fi
+data_sets || exit 0
+
+# --- the same bytes ---
+calibrate="$pare calibrate $cnn --data $data/train.h5 --samples 50"
+works one $calibrate -o one.json --json one.facts
+for size in 2 3 4; do
+    works "size_$size" mpirun $size $calibrate -o many.json --json many.facts
+    if cmp -s one.json many.json; then pass "bytes_$size"; else fail "bytes_$size" "$(cmp one.json many.json)"; fi
+    if grep -q "\"ranks\": $size" many.facts; then pass "facts_$size"; else fail "facts_$size" "$(grep ranks many.facts)"; fi
+done
+if [ "$(wc -l <.test.out)" = 1 ]; then pass one_rank_prints; else fail one_rank_prints "$(cat .test.out)"; fi
+works samples_of_few_ranks mpirun 4 "$pare" calibrate "$mlp" --data "$data/train.h5" --samples 5 -o few.json
+works cache_made mpirun 2 $calibrate --cache cache -o many.json
+if cmp -s one.json many.json; then pass cache_made_bytes; else fail cache_made_bytes "$(cmp one.json many.json)"; fi
+works cache_read mpirun 3 $calibrate --cache cache -o many.json
+if cmp -s one.json many.json; then pass cache_read_bytes; else fail cache_read_bytes "$(cmp one.json many.json)"; fi
+if [ "$(find cache -type f | wc -l)" = 1 ]; then pass cache_is_one; else fail cache_is_one "$(find cache)"; fi
+
+# --- a comparison: what it prints, and its facts but for the machine ---
+validate="$pare validate $cnn $mlp --data $data/test.h5 --samples 500 --batch 64"
+plain() { python3 -c 'import json, sys
+facts = json.load(open(sys.argv[1]))
+for key in "device", "ranks", "run", "planned_memory_bytes": facts.pop(key, None)
+print(json.dumps(facts, sort_keys=True))' "$1"; }
+works validate_1 $validate --json one.facts
+cp .test.out one.out
+plain one.facts >one.plain
+for size in 2 3 8; do
+    works "validate_$size" mpirun $size $validate --json many.facts
+    if cmp -s one.out .test.out; then pass "validate_prints_$size"; else fail "validate_prints_$size" "$(diff one.out .test.out | head -3)"; fi
+    plain many.facts >many.plain
+    if [ -s one.plain ] && cmp -s one.plain many.plain; then pass "validate_facts_$size"; else fail "validate_facts_$size" "$(cmp one.plain many.plain)"; fi
+done
+refuses validate_latency 2 "--latency|several processes" mpirun 2 $validate --latency
+refuses validate_batches 1 "test.h5|3 ranks, but only 2 batches of 250" mpirun 3 "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --samples 500 --batch 250
+
+# --- what does not fit together ---
+refuses more_than_samples 1 "cnn.onnx|4 ranks|3 runs" mpirun 4 "$pare" calibrate "$cnn" --data "$data/train.h5" --samples 3 -o no.json
+refuses other_options 1 "rank 1 (|another command line" mpirun 1 $calibrate -o no.json : -n 1 $calibrate --range 0:40 -o no.json
+cp "$data/test.h5" mine.h5
+mkdir there && cp "$data/train.h5" there/mine.h5
+other="$pare calibrate $cnn --data mine.h5 --samples 50 -o $work/no.json"
+refuses other_data 1 "rank 1 (|another data file" mpirun 1 $other : -n 1 --wdir there $other
+cp "$mlp" there/net.onnx && cp "$cnn" net.onnx && cp "$data/test.h5" there/mine.h5
+other="$pare calibrate net.onnx --data mine.h5 --samples 50 -o $work/no.json"
+refuses other_model 1 "rank 1 (|another model" mpirun 1 $other : -n 1 --wdir there $other
+rm there/net.onnx
+refuses no_model_in_one 1 "rank 1 (|net.onnx" mpirun 1 $other : -n 1 --wdir there $other
+refuses no_model_in_all 1 "pare: gone.onnx" mpirun 3 "$pare" calibrate gone.onnx --data mine.h5 -o no.json
+refuses other_isa 1 "rank 1 (|instruction set" mpirun 1 $calibrate -o no.json : -n 1 env DNNL_MAX_CPU_ISA=SSE41 $calibrate -o no.json
+refuses other_command 2 "simplify|one process; 2 were started" mpirun 2 "$pare" simplify "$mlp" -o no.onnx
+refuses merge 2 "one process" mpirun 2 "$pare" calibrate --merge one.json many.json -o no.json
+refuses bad_words 2 "--sample" mpirun 3 "$pare" calibrate "$mlp" --sample 3
+refuses no_folder 1 "no/such" mpirun 2 $calibrate -o no/such/r.json
+finish

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks give each other. Started by one process it asserts what a job of one is; by mpirun
+   (ranks.sh) each rank asserts, against what it can compute of the others by itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "runtime/comm/comm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct world {
+    pare_ctx ctx;
+    pare_comm *comm;
+    int rank, size;
+} world;
+
+static int begin(void **state)
+{
+    static world w;
+    pare_ctx_init(&w.ctx);
+    if (pare_comm_open(&w.ctx, &w.comm) != PARE_OK) {
+        print_error("%s\n", w.ctx.message);
+        return 1;
+    }
+    w.rank = pare_comm_rank(w.comm);
+    w.size = pare_comm_size(w.comm);
+    *state = &w;
+    return 0;
+}
+
+static int end(void **state)
+{
+    world *w = *state;
+    pare_comm_close(w->comm);
+    return 0;
+}
+
+static void test_place(void **state)
+{
+    const world *w = *state;
+    assert_int_equal(w->size, pare_comm_launched_size());
+    assert_int_equal(w->rank, pare_comm_launched_rank());
+    assert_true(w->rank >= 0 && w->rank < w->size);
+    if (!w->comm) return;
+    assert_int_equal(pare_comm_local_rank(w->comm), w->rank); /* all are on this machine */
+    assert_true(pare_comm_threads(w->comm) >= 1);
+    assert_true(*pare_comm_library(w->comm));
+}
+
+static void test_whole_numbers(void **state)
+{
+    world *w = *state;
+    enum { COUNT = 1000 };
+    uint64_t sum[COUNT];
+    int64_t most[COUNT];
+    float largest[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        sum[i] = ((uint64_t)i << 60) + (uint64_t)w->rank;
+        most[i] = i * (w->rank % 2 ? 1 : -1) - w->rank;
+        largest[i] = (float)(w->rank * i) - 5;
+    }
+    assert_int_equal(pare_comm_allreduce(w->comm, sum, COUNT, PARE_COMM_SUM_U64), PARE_OK);
+    assert_int_equal(pare_comm_allreduce(w->comm, most, COUNT, PARE_COMM_MAX_I64), PARE_OK);
+    assert_int_equal(pare_comm_allreduce(w->comm, largest, COUNT, PARE_COMM_MAX_F32), PARE_OK);
+    const uint64_t n = (uint64_t)w->size;
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(sum[i], n * ((uint64_t)i << 60) + n * (n - 1) / 2);
+        const int64_t even = -i, odd = w->size > 1 ? i - 1 : -i;
+        assert_int_equal(most[i], even > odd ? even : odd);
+        assert_true(largest[i] == (float)((w->size - 1) * i) - 5);
+    }
+}
+
+/* Number i of a rank: of very different sizes, so that every order has a sum of its own. */
+static float part(int rank, size_t i)
+{
+    const uint32_t mix = ((uint32_t)i * 2654435761u) ^ ((uint32_t)rank * 40503u * 65537u);
+    return ldexpf((float)(int32_t)mix, (int)(mix >> 7 & 31) - 40);
+}
+
+/* The tree's sum of ranks first .. first + count - 1. */
+static float tree(int first, int count, size_t i)
+{
+    int half = 1;
+    if (count == 1) return part(first, i);
+    while (half * 2 < count) half *= 2;
+    return tree(first, half, i) + tree(first + half, count - half, i);
+}
+
+static void test_sum_is_the_trees(void **state)
+{
+    world *w = *state;
+    static const size_t counts[] = {0, 1, 2, 3, 5, 64, 1000, 100003};
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        float *x = malloc((counts[k] + 1) * sizeof *x);
+        for (size_t i = 0; i <= counts[k]; i++) x[i] = part(w->rank, i);
+        assert_int_equal(pare_comm_sum_f32(w->comm, x, counts[k]), PARE_OK);
+        for (size_t i = 0; i < counts[k]; i++) {
+            const float want = tree(0, w->size, i);
+            assert_memory_equal(&x[i], &want, sizeof want);
+        }
+        const float kept = part(w->rank, counts[k]);
+        assert_memory_equal(&x[counts[k]], &kept, sizeof kept); /* nothing behind the last */
+        free(x);
+    }
+}
+
+static void test_copies(void **state)
+{
+    world *w = *state;
+    for (int root = 0; root < w->size; root++) {
+        char text[5000] = "";
+        for (size_t i = 0; w->rank == root && i < sizeof text; i++) text[i] = (char)(i + root);
+        assert_int_equal(pare_comm_broadcast(w->comm, text, sizeof text, root), PARE_OK);
+        for (size_t i = 0; i < sizeof text; i++) assert_int_equal(text[i], (char)(i + root));
+    }
+    int *all = w->rank ? NULL : calloc((size_t)w->size, sizeof *all);
+    const int mine = w->rank * 3;
+    assert_int_equal(pare_comm_gather(w->comm, &mine, sizeof mine, all), PARE_OK);
+    for (int i = 0; all && i < w->size; i++) assert_int_equal(all[i], i * 3);
+    free(all);
+}
+
+static void test_same(void **state)
+{
+    world *w = *state;
+    assert_int_equal(pare_comm_same(w->comm, "model", "abc", 3), PARE_OK);
+    assert_int_equal(pare_comm_same(w->comm, "model", "", 0), PARE_OK);
+}
+
+/* The last test: a failure stays. The last rank fails where the others ask for a sum. */
+static void test_failure_reaches_all(void **state)
+{
+    world *w = *state;
+    const int last = w->size - 1;
+    uint64_t one = 1;
+    pare_status st;
+    char begins[32] = "";
+    if (w->rank == last)
+        st = pare_comm_settle(w->comm, PARE_FAIL(&w->ctx, IO, "the disk is full"));
+    else
+        st = pare_comm_allreduce(w->comm, &one, 1, PARE_COMM_SUM_U64);
+    if (last) (void)snprintf(begins, sizeof begins, "rank %d (", last);
+    assert_int_equal(st, PARE_IO);
+    assert_int_equal(strncmp(w->ctx.message, begins, strlen(begins)), 0);
+    assert_non_null(strstr(w->ctx.message, "the disk is full"));
+    if (!w->comm) return;
+    assert_int_equal(pare_comm_settle(w->comm, PARE_OK),
+                     PARE_IO); /* without a word to the others */
+    assert_int_equal(pare_comm_sum_f32(w->comm, NULL, 0), PARE_IO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_place),
+        cmocka_unit_test(test_whole_numbers),
+        cmocka_unit_test(test_sum_is_the_trees),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_failure_reaches_all),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
