@@ -81,6 +81,22 @@ static pare_status add_there(pare_microbatches *s, const pare_weights *w, pare_t
                                                from, term);
 }
 
+/* --- over ranks --- */
+
+/* The gradients of a batch, of all ranks. */
+static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
+{
+    const pare_device_weights *there = w->on_device;
+    const pare_backend *b = there ? there->device->backend : NULL;
+    const size_t floats = pare_weights_trained_floats(w), bytes = floats * sizeof(float);
+    pare_stream *stream = pare_replicas_stream(s->pool);
+    if (!s->comm) return PARE_OK;
+    if (b) PARE_TRY(b->download(s->ctx, stream, w->gradient, there->blocks.gradient, bytes));
+    if (b) PARE_TRY(b->sync(s->ctx, stream));
+    PARE_TRY(pare_comm_sum_f32(s->comm, w->gradient, floats));
+    return b ? b->upload(s->ctx, stream, there->blocks.gradient, w->gradient, bytes) : PARE_OK;
+}
+
 /* --- either --- */
 
 pare_status pare_gradients_add(pare_microbatches *s, const pare_weights *w, int slice,
@@ -98,6 +114,7 @@ pare_status pare_gradients_end_batch(pare_microbatches *s, const pare_weights *w
 {
     pare_tree_term term = pare_tree_term_of(batch, w->batches);
     const int levels = pare_tree_levels(w->microbatches);
+    PARE_TRY(sum_ranks(s, w));
     if (w->batches <= 1) return PARE_OK;
     term.with <<= levels;
     if (term.to >= 0) term.to += levels;
