@@ -6,7 +6,10 @@
 
 #include <string.h>
 
-enum { PIECE = 1024 }; /* floats that are added at a time */
+enum {
+    PIECE = 1024,    /* floats that are added at a time, */
+    BUCKET = 1 << 20 /* and by ranks: what a rank needs beside them is no more */
+};
 
 /* --- on the host --- */
 
@@ -83,7 +86,7 @@ static pare_status add_there(pare_microbatches *s, const pare_weights *w, pare_t
 
 /* --- over ranks --- */
 
-/* The gradients of a batch, of all ranks. */
+/* The gradients of a batch, of all ranks: on a device a bucket goes up while the next is added. */
 static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
 {
     const pare_device_weights *there = w->on_device;
@@ -93,8 +96,14 @@ static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
     if (!s->comm) return PARE_OK;
     if (b) PARE_TRY(b->download(s->ctx, stream, w->gradient, there->blocks.gradient, bytes));
     if (b) PARE_TRY(b->sync(s->ctx, stream));
-    PARE_TRY(pare_comm_sum_f32(s->comm, w->gradient, floats));
-    return b ? b->upload(s->ctx, stream, there->blocks.gradient, w->gradient, bytes) : PARE_OK;
+    for (size_t at = 0; at < floats; at += BUCKET) {
+        const size_t count = floats - at < BUCKET ? floats - at : BUCKET;
+        float *x = w->gradient + at;
+        PARE_TRY(pare_comm_sum_f32(s->comm, x, count));
+        if (b)
+            PARE_TRY(b->upload(s->ctx, stream, there->blocks.gradient + at, x, count * sizeof *x));
+    }
+    return PARE_OK;
 }
 
 /* --- either --- */
