@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { VERSION = 1, FIXED = 40, FACT = 8, BLOB = 32, HASH = 16 };
@@ -425,19 +424,6 @@ pare_status pare_checkpointer_save(pare_checkpointer *k)
 }
 
 /* --- where it is --- */
-
-pare_status pare_distill_checkpoint_folder(pare_ctx *ctx, const char *folder)
-{
-    struct stat info;
-    if (mkdir(folder, 0777) && errno != EEXIST)
-        return PARE_FAIL(ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
-    if (stat(folder, &info) || !S_ISDIR(info.st_mode))
-        return PARE_FAIL(ctx, IO, "%s: is no folder, expected one for checkpoints", folder);
-    if (access(folder, W_OK | X_OK))
-        return PARE_FAIL(ctx, IO, "%s: the folder cannot be written to: %s", folder,
-                         strerror(errno));
-    return PARE_OK;
-}
 
 pare_status pare_distill_checkpoint_file(pare_arena *arena, const char *folder, const char *name,
                                          const char *const *outputs, int output_count,

@@ -191,6 +191,13 @@ pare_status pare_device_weights_download(pare_device_weights *t, bool moments)
     return t->device->backend->sync(t->ctx, t->device->setup);
 }
 
+pare_status pare_device_weights_download_gradients(pare_device_weights *t)
+{
+    if (!t->sent) return PARE_OK;
+    PARE_TRY(fetch(t, t->weights->gradient, t->blocks.gradient));
+    return t->device->backend->sync(t->ctx, t->device->setup);
+}
+
 pare_status pare_device_weights_check(pare_device_weights *t, const float *values)
 {
     PARE_TRY(send(t, t->check, values, 0, t->weights->floats));

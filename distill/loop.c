@@ -18,6 +18,8 @@ typedef struct loop {
     pare_hash read;     /* since then, by this rank, up to the last step */
     const char **zeros; /* (zero_count): weights whose zeros stay, in the student's arena */
     int zero_count;
+    pare_distill_tensor *tensors; /* (trained), in the student's arena; NULL: not asked for */
+    double gradient_factor;       /* of the gradients in the block; 0: of no step */
     pare_distill_end end;
 } loop;
 
@@ -95,6 +97,7 @@ static pare_status skip(loop *l, const char *what, double value)
 {
     pare_train_state *s = &l->s;
     if (!is_lowp(l) || s->loss_scale < 2) return fail_nonfinite(l, what, value);
+    l->gradient_factor = 0;
     pare_weights_restore_statistics(&l->t.weights);
     s->loss_scale /= 2;
     s->good = 0;
@@ -128,7 +131,8 @@ static pare_status change_or_skip(loop *l, double loss, double scale)
     if (!isfinite(norm)) return skip(l, "norm of the gradients", norm);
     s->loss = loss;
     s->norm = norm;
-    return change(l, scale / s->loss_scale);
+    l->gradient_factor = scale / s->loss_scale;
+    return change(l, l->gradient_factor);
 }
 
 /* Where it is interrupted, all is as before: running statistics, which follow every batch, are
@@ -170,7 +174,10 @@ static pare_status send_event(loop *l, const pare_distill_score *score, bool bes
                                       .score = score,
                                       .best = best,
                                       .zeros = l->zeros,
-                                      .zero_count = l->zero_count};
+                                      .zero_count = l->zero_count,
+                                      .tensor = score ? l->tensors : NULL,
+                                      .tensor_count = score && l->tensors ? t->weights.trained : 0,
+                                      .gradient_factor = l->gradient_factor};
     if (t->options.event) PARE_TRY(t->options.event(t->options.event_user, &event));
     l->s.reported = l->s.step;
     return PARE_OK;
@@ -184,6 +191,7 @@ static pare_status validate(loop *l)
     const float *values = w->ema ? w->ema : w->value;
     pare_distill_score score;
     if (w->on_device) PARE_TRY(pare_device_weights_download(w->on_device, false));
+    if (w->on_device && l->tensors) PARE_TRY(pare_device_weights_download_gradients(w->on_device));
     PARE_TRY(pare_trainer_score(&l->t, values, &score));
     if (!s->step) s->before = s->best = score;
     bool better = isfinite(score.loss) && !(s->best.loss <= score.loss);
@@ -287,6 +295,21 @@ static pare_status list_zeros(loop *l, pare_model *student)
     return PARE_OK;
 }
 
+static pare_status list_tensors(loop *l, pare_model *student)
+{
+    const pare_weights *w = &l->t.weights;
+    const float *values = w->ema ? w->ema : w->value;
+    if (!l->t.options.event_tensors) return PARE_OK;
+    l->tensors = pare_arena_alloc(&student->arena, (size_t)w->trained + 1, sizeof *l->tensors);
+    if (!l->tensors) return PARE_MEMORY;
+    for (int i = 0; i < w->trained; i++)
+        l->tensors[i] = (pare_distill_tensor){.name = w->item[i].name,
+                                              .value = values + w->item[i].at,
+                                              .gradient = w->gradient + w->item[i].at,
+                                              .count = w->item[i].tensor->count};
+    return PARE_OK;
+}
+
 static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
 {
     pare_tensor **tensors;
@@ -326,6 +349,7 @@ pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out, const pare_mod
     if (st == PARE_OK) st = begin(&l);
     st = pare_comm_settle(options->comm, st);
     if (st == PARE_OK) st = list_zeros(&l, student);
+    if (st == PARE_OK) st = list_tensors(&l, student);
     if (st == PARE_OK) st = run_until_stopped(&l);
     if (st == PARE_OK) st = finish(&l, out, student);
     if (st == PARE_INTERRUPTED && l.keeper.trainer) out->checkpoint = l.keeper.kept;

@@ -75,6 +75,14 @@ typedef struct pare_distill_score {
     double top1;      /* share whose top-1 is the label; -1: no labels, or no classifier */
 } pare_distill_score;
 
+/* A tensor that is trained, as it was validated: the weights, or where there is a running mean of
+   them, that. Alive as long as the call that shows it. */
+typedef struct pare_distill_tensor {
+    const char *name;
+    const float *value, *gradient; /* (count) */
+    int64_t count;
+} pare_distill_tensor;
+
 typedef struct pare_distill_event {
     int64_t step, steps;             /* done, and to be done; 0: before the first */
     int64_t samples;                 /* seen so far */
@@ -87,6 +95,10 @@ typedef struct pare_distill_event {
     bool best;                       /* the score is the best so far */
     const char *const *zeros; /* weights whose zeros stay, by name: the same in every event */
     int zero_count;
+    const pare_distill_tensor *tensor; /* with a score, where options ask for them; else NULL */
+    int tensor_count;
+    double gradient_factor; /* of gradients: times this they are the step's, before clipping; 0: no
+                               step was made in this process, or the last one changed nothing */
 } pare_distill_event;
 
 /* Called after every step, and before the first with the score of the student as it came; of a
@@ -134,8 +146,6 @@ typedef struct pare_distill_checkpoint {
     bool resume;      /* continue from it; where there is no file, from the beginning */
 } pare_distill_checkpoint;
 
-/* Makes the folder of checkpoints where it is missing. PARE_IO: it cannot be made or written to. */
-PARE_NODISCARD pare_status pare_distill_checkpoint_folder(pare_ctx *ctx, const char *folder);
 /* Sets the path: the file `name` of the folder, in the arena. PARE_INPUT: one of the outputs (NULL:
    not asked for) is the same file. */
 PARE_NODISCARD pare_status pare_distill_checkpoint_file(pare_arena *arena, const char *folder,
@@ -198,6 +208,7 @@ typedef struct pare_distill_options {
     void *planned_user;
     pare_distill_event_fn event; /* or NULL */
     void *event_user;
+    bool event_tensors; /* events with a score show what is trained */
 } pare_distill_options;
 
 /* AdamW 1e-3 (pare_distill_learning_rate), betas 0.9 and 0.999, epsilon 1e-8, weight decay 1e-2,

@@ -117,6 +117,8 @@ PARE_NODISCARD pare_status pare_device_weights_upload_statistics(pare_device_wei
  */
 PARE_NODISCARD pare_status pare_device_weights_download(pare_device_weights *on_device,
                                                         bool moments);
+/* The gradients of the last step. */
+PARE_NODISCARD pare_status pare_device_weights_download_gradients(pare_device_weights *on_device);
 /* Values for held-out samples, from the host. */
 PARE_NODISCARD pare_status pare_device_weights_check(pare_device_weights *on_device,
                                                      const float *values);

@@ -395,6 +395,21 @@ pare_status pare_file_write(pare_ctx *ctx, const char *path, const void *data, s
     return pare_output_commit(o);
 }
 
+/* --- folders --- */
+
+pare_status pare_folder_make(pare_ctx *ctx, const char *folder, const char *what)
+{
+    struct stat info;
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return PARE_FAIL(ctx, IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
+    if (stat(folder, &info) || !S_ISDIR(info.st_mode))
+        return PARE_FAIL(ctx, IO, "%s: is no folder, expected one for %s", folder, what);
+    if (access(folder, W_OK | X_OK))
+        return PARE_FAIL(ctx, IO, "%s: the folder cannot be written to: %s", folder,
+                         strerror(errno));
+    return PARE_OK;
+}
+
 /* --- questions --- */
 
 bool pare_file_same(const char *a, const char *b)

@@ -51,6 +51,10 @@ PARE_NODISCARD pare_status pare_output_reserve(pare_ctx *ctx, pare_output **out,
 PARE_NODISCARD pare_status pare_file_write(pare_ctx *ctx, const char *path, const void *data,
                                            size_t bytes);
 
+/* Makes the folder where it is missing. PARE_IO: it cannot be made or written to. what: what it is
+   for, in the message ("checkpoints"). */
+PARE_NODISCARD pare_status pare_folder_make(pare_ctx *ctx, const char *folder, const char *what);
+
 /* True where both paths name the same existing file. */
 bool pare_file_same(const char *a, const char *b);
 /* Hash of a file's content. */

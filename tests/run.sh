@@ -14,7 +14,7 @@
 # PARE_TEST_BROWSER=1 look at reports in a browser, too: installs Chromium; where it is not set none is
 #                   installed, and one that is there already serves
 # PARE_PYTHON=FILE  a Python with onnx 1.20.1, onnxruntime, numpy, h5py, tritonclient and pillow
-#                   for tests of the server; else build/venv is made
+#                   for tests of the server, tensorboard; else build/venv is made
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tools/packages.sh
@@ -94,8 +94,11 @@ python_ready() {
         why="pip: $(grep -v '^$' "$log/pip.log" | tail -1 | cut -c1-200)"
         return 1
     }
+    # tests of a package that is not there say so
     [ -n "${PARE_PYTHON:-}" ] || "$python" -c 'import tritonclient.http, tritonclient.grpc, PIL' 2>/dev/null ||
-        "$python" -m pip install -q 'tritonclient[grpc,http]' prometheus_client pillow >>"$log/pip.log" 2>&1 || true # its test says so
+        "$python" -m pip install -q 'tritonclient[grpc,http]' prometheus_client pillow >>"$log/pip.log" 2>&1 || true
+    [ -n "${PARE_PYTHON:-}" ] || "$python" -c 'import tensorboard' 2>/dev/null ||
+        "$python" -m pip install -q tensorboard >>"$log/pip.log" 2>&1 || true
 }
 
 stage_release() {

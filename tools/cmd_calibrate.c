@@ -7,6 +7,7 @@
 #include "tools/calibrate.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/ranks.h"
 #include "tools/telemetry.h"
 #include "tools/range_facts.h"
 #include "tools/text.h"
@@ -33,6 +34,7 @@ static const pare_option table[] = {
         "keep statistics here, for whoever calibrates the same model on the same samples"),
     PARE_OPT_OUTPUT("trace", "t.json", trace,
                     "write the first 16 runs of calibration as a Chrome trace"),
+    PARE_OPT_GPUS,
     PARE_OPT_FLAG(
         "merge", merge,
         "add up the tables A.json B.json ... instead, as if their samples had been read together"),
@@ -70,7 +72,8 @@ static pare_status merge(pare_tool *tool, const calibrate_options *o)
     pare_ranges *sum = NULL, *more = NULL;
     static const char *const of_data[] = {"data", "trace", "cache", NULL};
     if (tool->comm)
-        return PARE_FAIL(tool->ctx, USAGE, "calibrate --merge: runs in one process; %d were started",
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "calibrate --merge: runs in one process; %d were started",
                          pare_comm_size(tool->comm));
     PARE_TRY(pare_refuse_options(tool, "with --merge", of_data));
     PARE_TRY(pare_refuse_options(tool, "with --merge", pare_source_names));

@@ -19,7 +19,7 @@ typedef struct distill_options {
     pare_source_options source;
     pare_qat_options qat;
     pare_training_options training;
-    const char *teacher, *student, *output, *held_out, *log;
+    const char *teacher, *student, *output, *held_out, *log, *tensorboard;
     double epochs;
     int64_t steps, validate_every, patience, seed;
     int zeros, precision;
@@ -66,6 +66,7 @@ static const pare_option table[] = {
     PARE_OPT_INT("seed", "N", seed, 0, 9e15, "of the order of samples (1)"),
     PARE_OPT_OUTPUT("log", "F.jsonl", log,
                     "write a line of JSON for every step; with --resume it continues, too"),
+    PARE_TENSORBOARD_ROW("a new file in DIR"),
     PARE_CHECKPOINT_ROWS("DIR/checkpoint.pare"),
     PARE_OPT_FLAG("external-data", external_data,
                   "write weights to OUT.<hash>.data beside it; needed above 2 GiB"),
@@ -142,6 +143,7 @@ static pare_status read_options(job *j)
     d->comm = j->tool->comm;
     d->event = pare_tool_leads(j->tool) ? pare_distill_log_event : NULL;
     d->event_user = &j->log;
+    d->event_tensors = o->tensorboard != NULL;
     return PARE_OK;
 }
 
@@ -176,7 +178,7 @@ static pare_status open_all(job *j)
     j->options.device = j->tool->device;
     PARE_TRY(pare_qat_make(&j->qat, j->student));
     PARE_TRY(pare_qat_settle(&j->qat, &j->options));
-    pare_distill_log_open(&j->log, j->tool, j->o->log);
+    pare_distill_log_open(&j->log, j->tool, j->o->log, j->o->tensorboard);
     return PARE_OK;
 }
 
@@ -296,11 +298,14 @@ static pare_status write_or_log(job *j)
     return st;
 }
 
-/* The checkpoint, and room for the result. */
+/* Where it keeps what it writes, and room for the result. */
 static pare_status prepare(job *j, pare_output **room)
 {
     const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
-    if (pare_tool_leads(j->tool)) PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint));
+    if (pare_tool_leads(j->tool)) {
+        PARE_TRY(pare_tensorboard_prepare(j->tool->ctx, j->o->tensorboard));
+        PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint));
+    }
     PARE_TRY(pare_checkpoint_at(j->tool, &j->o->checkpoint, "checkpoint.pare", outputs, 3,
                                 &j->options.checkpoint));
     if (!pare_tool_leads(j->tool)) return PARE_OK;

@@ -2,6 +2,7 @@
 /* pare prune: its options and which of them go together. */
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/distill/tensorboard.h"
 #include "tools/distill/training.h"
 #include "tools/prune/prune.h"
 #include "tools/prune/structured.h"
@@ -46,6 +47,7 @@ static const pare_option table[] = {
         "the loss and options of 'pare distill' (kl:2 of a classifier, else mse; one epoch over "
         "--data)"),
     PARE_CHECKPOINT_ROWS("DIR/step-1.pare, ..."),
+    PARE_TENSORBOARD_ROW("a new file in DIR/step-1, ..."),
     PARE_OPT_INT("min-channels", "N", min_channels, 1, 1e9,
                  "fewest channels that a layer keeps (1)"),
     PARE_OPT_INT("round", "N", round, 1, 1024,
@@ -114,9 +116,10 @@ static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
 /* Training, and what it does not go with. */
 static pare_status check_distill(pare_tool *tool, const pare_prune_options *o)
 {
-    static const char *const of_checkpoint[] = {"checkpoint", "checkpoint-every", "resume", NULL};
+    static const char *const of_training[] = {"checkpoint", "checkpoint-every", "resume",
+                                              "tensorboard", NULL};
     pare_training_spec spec;
-    if (!o->distill) return pare_refuse_options(tool, "without --distill", of_checkpoint);
+    if (!o->distill) return pare_refuse_options(tool, "without --distill", of_training);
     PARE_TRY(pare_training_parse(tool, o->distill, &spec));
     PARE_TRY(pare_training_check(tool, &spec.training, true));
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "what to train on"));

@@ -6,6 +6,7 @@
 #include "tools/report/report.h"
 #include "tools/results.h"
 #include "tools/validate.h"
+#include "tools/ranks.h"
 #include "tools/telemetry.h"
 
 #include <string.h>
@@ -33,6 +34,7 @@ static const pare_option table[] = {
                   "--threads says more"),
     PARE_OPT_FLAG("any-accuracy", any_accuracy,
                   "continue where the first model's accuracy is near chance"),
+    PARE_OPT_GPUS,
     PARE_OPT_TF32,
     {0},
 };

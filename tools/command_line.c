@@ -3,11 +3,11 @@
 #include "formats/json.h"
 #include "runtime/base/clock.h"
 #include "runtime/exec/exec.h"
-#include "runtime/exec/machine_table.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/memory_guard.h"
 #include "tools/options.h"
+#include "tools/ranks.h"
 #include "tools/recipe.h"
 #include "tools/text.h"
 
@@ -128,35 +128,6 @@ static pare_status run_command(pare_tool *tool, const void *options)
     return st;
 }
 
-/* Ranks give the same bytes where they run the same words with the same kernels. */
-static pare_status check_ranks(pare_tool *tool, char *const *words, int count)
-{
-    if (!tool->comm) return PARE_OK;
-    if (!tool->command->ranks)
-        return PARE_FAIL(tool->ctx, USAGE, "%s: runs in one process; %d were started",
-                         tool->command->name, pare_comm_size(tool->comm));
-    const char *line = "", *kernels;
-    for (int i = 0; line && i < count; i++)
-        line = pare_arena_printf(&tool->arena, "%s%s\n", line, words[i]);
-    kernels = pare_arena_printf(&tool->arena, "%s %s %s", PARE_VERSION, pare_kernels_id,
-                                pare_cpu_isa_name());
-    if (!line || !kernels) return PARE_MEMORY;
-    PARE_TRY(pare_comm_same(tool->comm, "command line", line, strlen(line)));
-    return pare_comm_same(tool->comm, "build of pare, or instruction set,", kernels,
-                          strlen(kernels));
-}
-
-/* All but rank 0 are silent; the cores of a machine are shared. */
-static void set_ranks(const pare_tool *tool, pare_common *common)
-{
-    if (!tool->comm) return;
-    common->quiet |= !pare_tool_leads(tool);
-    if (!common->threads) common->threads = pare_comm_threads(tool->comm);
-    json_object_set_new(tool->facts, "ranks", json_integer(pare_comm_size(tool->comm)));
-    pare_log(tool->ctx, PARE_LOG_INFO, "%d ranks, %s", pare_comm_size(tool->comm),
-             pare_comm_library(tool->comm));
-}
-
 static pare_status run_words(pare_ctx *ctx, pare_comm *comm, char *const *words, int count)
 {
     const pare_command *command;
@@ -169,9 +140,10 @@ static pare_status run_words(pare_ctx *ctx, pare_comm *comm, char *const *words,
     pare_status st = PARE_MEMORY;
     if (!options) goto done;
     st = pare_options_parse(&tool.arena, command, options, &arguments, words + used, count - used);
-    if (st == PARE_OK) st = check_ranks(&tool, words, count);
     if (st != PARE_OK) goto done;
     tool.common = options;
+    st = pare_ranks_begin(&tool, options, words, count);
+    if (st != PARE_OK) goto done;
     ctx->log_user = options;
     ctx->log = on_log;
     if (tool.common->help) {
@@ -183,7 +155,7 @@ static pare_status run_words(pare_ctx *ctx, pare_comm *comm, char *const *words,
     tool.arg_count = arguments.count;
     tool.facts = json_pack("{s:i, s:s, s:s}", "schema", 1, "command", command->name, "version",
                            PARE_VERSION);
-    set_ranks(&tool, options);
+    pare_ranks_set(&tool, options);
     char cure[CURE];
     cure_of(&tool, false, cure);
     pare_memory_guard_set(tool.arg_count ? tool.arg[0] : NULL, cure);
@@ -208,17 +180,6 @@ pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)
     return st;
 }
 
-/* Ranks of a machine take its GPUs in turn, unless one is named. */
-static const char *device_of_rank(const pare_tool *tool, const char *name, char *own, size_t size)
-{
-    pare_gpu_facts facts;
-    if (!tool->comm || (strcmp(name, "auto") != 0 && strcmp(name, "cuda") != 0)) return name;
-    pare_gpu_find(&facts);
-    if (!facts.count) return name;
-    snprintf(own, size, "cuda:%d", pare_comm_local_rank(tool->comm) % facts.count);
-    return own;
-}
-
 pare_status pare_tool_open_device(pare_tool *tool)
 {
     const pare_common *common = tool->common;
@@ -226,7 +187,7 @@ pare_status pare_tool_open_device(pare_tool *tool)
     if (tool->device_chosen) return PARE_OK;
     tool->device_chosen = true;
     char own[32];
-    name = device_of_rank(tool, name, own, sizeof own);
+    PARE_TRY(pare_ranks_device(tool, name, own, sizeof own, &name));
     pare_status st =
         pare_device_open_within(tool->ctx, &tool->device, name, (size_t)common->memory_limit);
     if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", name);

@@ -79,6 +79,7 @@ typedef struct pare_common {
     const char *json, *recipe;
     bool quiet, verbose, help;
     const char *device;   /* "auto", "cpu", or NULL */
+    const char *gpus;     /* of commands that ranks share (PARE_OPT_GPUS), or NULL */
     int64_t memory_limit; /* of a GPU, in bytes; 0: none */
     int64_t threads;
 } pare_common;

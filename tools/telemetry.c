@@ -26,6 +26,7 @@ struct pare_watch {
     const pare_device *device;
     pare_monitor *meter; /* NULL: there is none */
     gauge power, sm, memory_clock, temperature, used;
+    gauge sm_active, tensor_active, dram_active, pcie_tx, pcie_rx, nvlink_tx, nvlink_rx;
     pare_telemetry last;
     uint64_t slowed;
     int readings;
@@ -53,6 +54,13 @@ static void reading_add(pare_watch *w)
     gauge_add(&w->memory_clock, v.memory_mhz);
     gauge_add(&w->temperature, v.temperature_c);
     gauge_add(&w->used, v.memory_used);
+    gauge_add(&w->sm_active, v.sm_active);
+    gauge_add(&w->tensor_active, v.tensor_active);
+    gauge_add(&w->dram_active, v.dram_active);
+    gauge_add(&w->pcie_tx, v.pcie_tx);
+    gauge_add(&w->pcie_rx, v.pcie_rx);
+    gauge_add(&w->nvlink_tx, v.nvlink_tx);
+    gauge_add(&w->nvlink_rx, v.nvlink_rx);
     w->slowed |= v.slowed;
     w->last = v;
     w->readings++;
@@ -113,15 +121,26 @@ static json_t *slowed_json(uint64_t bits)
     return list;
 }
 
+static json_t *activity_json(const pare_watch *w)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sm_active", gauge_json(&w->sm_active),
+                     "tensor_active", gauge_json(&w->tensor_active), "dram_active",
+                     gauge_json(&w->dram_active), "pcie_tx_bytes_per_s", gauge_json(&w->pcie_tx),
+                     "pcie_rx_bytes_per_s", gauge_json(&w->pcie_rx), "nvlink_tx_bytes_per_s",
+                     gauge_json(&w->nvlink_tx), "nvlink_rx_bytes_per_s", gauge_json(&w->nvlink_rx));
+}
+
 static json_t *vitals_json(const pare_watch *w)
 {
     if (!w->readings) return json_null();
-    return json_pack(
+    json_t *vitals = json_pack(
         "{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "readings", w->readings, "power_w",
         gauge_json(&w->power), "power_limit_w", real_or_null(w->last.power_limit_w), "sm_mhz",
         gauge_json(&w->sm), "memory_mhz", gauge_json(&w->memory_clock), "temperature_c",
         gauge_json(&w->temperature), "memory_used_bytes", gauge_json(&w->used),
         "memory_total_bytes", real_or_null(w->last.memory_total), "slowed", slowed_json(w->slowed));
+    json_object_update_new(vitals, activity_json(w));
+    return vitals;
 }
 
 static json_t *device_json(const pare_watch *w)
@@ -187,6 +206,9 @@ const char *pare_telemetry_text(const json_t *device, char *text, size_t size)
     add(text, size, "memory %.0f MHz", pare_report_number(v, "memory_mhz.mean", NAN));
     add(text, size, "%.0f C", pare_report_number(v, "temperature_c.max", NAN));
     add(text, size, "%.1f GB used", pare_report_number(v, "memory_used_bytes.max", NAN) / 1e9);
+    add(text, size, "SM active %.0f %%", 100 * pare_report_number(v, "sm_active.mean", NAN));
+    add(text, size, "tensor cores %.0f %%", 100 * pare_report_number(v, "tensor_active.mean", NAN));
+    add(text, size, "memory %.0f %%", 100 * pare_report_number(v, "dram_active.mean", NAN));
     json_array_foreach(json_object_get(v, "slowed"), i, why)
     {
         size_t n = strlen(text);

@@ -18,14 +18,16 @@ PARE_NODISCARD pare_status pare_watch_start(pare_ctx *ctx, pare_watch **out, par
 
 /* Ends it: pare_cpu_info_json of the CPU; {name, cuda, driver, vitals} of a GPU. driver and vitals
    are null where there is no meter; vitals: {readings, power_w, sm_mhz, memory_mhz, temperature_c,
-   memory_used_bytes: {min, mean, max} each, power_limit_w, memory_total_bytes, slowed: [text]},
-   null what is not told. NULL with the message set. */
+   memory_used_bytes, and of DCGM's host engine, where it watches them, sm_active, tensor_active,
+   dram_active, pcie_tx_bytes_per_s, pcie_rx_..., nvlink_tx_..., nvlink_rx_...: {min, mean, max}
+   each, power_limit_w, memory_total_bytes, slowed: [text]}, null what is not told. NULL with the
+   message set. */
 json_t *pare_watch_end(pare_watch *watch);
 
 /* "NVIDIA H200 (sm_90), CUDA 13.0, driver 580.95.05" into text; returns text. */
 const char *pare_device_text(const json_t *device, char *text, size_t size);
-/* "312 W of 700 W, SM 1980 MHz, memory 3201 MHz, 51 C, 50.0 GB used; slowed by: power limit" into
-   text, "" without vitals; returns text. */
+/* "312 W, limit 700 W, SM 1980 MHz, memory 3201 MHz, 51 C, 50.0 GB used, SM active 83 %, tensor
+   cores 41 %, memory 55 %; slowed by: power limit" into text, "" without vitals; returns text. */
 const char *pare_telemetry_text(const json_t *device, char *text, size_t size);
 
 /* --- memory, said before long work begins: what the process holds once its plans are made, and

@@ -54,8 +54,10 @@ set(CUDA_HOST
   calib/samples.c
   conv/conv.c
   conv/conv_blas.c
+  device/dcgm.c
   device/device.c
   device/error.c
+  device/monitor.c
   device/nvml.c
   device/nvtx.c
   device/sharing.c

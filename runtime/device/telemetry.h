@@ -19,6 +19,9 @@ typedef struct pare_telemetry {
     double temperature_c;
     double memory_used, memory_total; /* bytes, of all processes */
     uint64_t slowed;                  /* bits of PARE_SLOWED: why the clocks are not higher */
+    /* parts of the time, 0 to 1: an SM has work, its tensor cores have, device memory has */
+    double sm_active, tensor_active, dram_active;
+    double pcie_tx, pcie_rx, nvlink_tx, nvlink_rx; /* bytes a second that it sends, receives */
 } pare_telemetry;
 
 /* X(bit, text), the bits are NVML's. */

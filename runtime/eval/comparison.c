@@ -3,7 +3,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/eval/eval.h"
 #include "runtime/eval/stats.h"
-#include "runtime/eval/tally.h"
+#include "runtime/eval/error_tally.h"
 
 #include <limits.h>
 #include <math.h>
@@ -15,7 +15,7 @@ struct pare_comparison {
     pare_device *device;
     pare_candidate *candidate;
     int count;
-    pare_tally tally;
+    pare_error_tally tally;
     int64_t samples, classes; /* seen so far */
     int64_t from;             /* samples of the ranks before this one */
     bool classifies;
@@ -230,8 +230,8 @@ static pare_status predict(pare_comparison *c, int k, const pare_batch *batch)
 static pare_status add_errors(pare_comparison *c, int k, int out, const pare_rows *a,
                               const pare_rows *b, int samples)
 {
-    return pare_tally_add(&c->tally, &c->candidate[k], out, k && !out, a->f32, b->f32, a->size,
-                          c->from + c->samples, samples);
+    return pare_error_tally_add(&c->tally, &c->candidate[k], out, k && !out, a->f32, b->f32,
+                                a->size, c->from + c->samples, samples);
 }
 
 /* The same of strings. */
@@ -376,7 +376,7 @@ static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
     }
     pare_reader_close(reader);
-    if (st == PARE_OK) st = pare_tally_share(&c->tally, c->candidate, c->count, &c->samples);
+    if (st == PARE_OK) st = pare_error_tally_share(&c->tally, c->candidate, c->count, &c->samples);
     return st == PARE_OK ? stop_near_chance(c) : st;
 }
 
@@ -424,7 +424,7 @@ pare_status pare_comparison_new(pare_ctx *ctx, pare_comparison **out,
     if (!c) return PARE_MEMORY;
     c->ctx = ctx;
     c->options = *options;
-    c->tally = (pare_tally){.ctx = ctx, .comm = options->comm};
+    c->tally = (pare_error_tally){.ctx = ctx, .comm = options->comm};
     pare_arena_init(&c->arena, ctx);
     pare_status st = comparison_fill(c, models, count);
     if (st == PARE_OK)
@@ -441,7 +441,7 @@ void pare_comparison_free(pare_comparison *c)
         pare_predictor_free(c->candidate[k].predictor);
         pare_times_free(&c->candidate[k].times);
     }
-    pare_tally_free(&c->tally);
+    pare_error_tally_free(&c->tally);
     pare_arena_free(&c->arena);
     pare_free(c);
 }

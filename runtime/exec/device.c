@@ -9,7 +9,7 @@
 
 #if defined PARE_CUDA && PARE_CUDA
 #include "runtime/cuda/cuda.h"
-#include "runtime/cuda/device/nvml.h"
+#include "runtime/cuda/device/monitor.h"
 
 static pare_status gpu_open(pare_ctx *ctx, pare_device **out, int index, size_t memory_limit)
 {
@@ -44,15 +44,18 @@ const char *pare_device_versions(pare_ctx *ctx, pare_device *device)
 
 static pare_status meter_open(pare_ctx *ctx, pare_monitor **out, const pare_device *device)
 {
-    return pare_nvml_open(ctx, out, device->bus, NULL);
+    return pare_cuda_monitor_open(ctx, out, device->bus);
 }
 
-static void meter_close(pare_monitor *meter) { pare_nvml_close(meter); }
+static void meter_close(pare_monitor *meter) { pare_cuda_monitor_close(meter); }
 static void meter_read(const pare_monitor *meter, pare_telemetry *out)
 {
-    pare_nvml_read(meter, out);
+    pare_cuda_monitor_read(meter, out);
 }
-static const char *meter_driver(const pare_monitor *meter) { return pare_nvml_driver(meter); }
+static const char *meter_driver(const pare_monitor *meter)
+{
+    return pare_cuda_monitor_driver(meter);
+}
 #else
 static const char without[] = "this build has no GPU code";
 
@@ -176,7 +179,20 @@ void pare_monitor_close(pare_monitor *meter)
 void pare_monitor_read(const pare_monitor *meter, pare_telemetry *out)
 {
     const double none = (double)NAN;
-    *out = (pare_telemetry){none, none, none, none, none, none, none, 0};
+    *out = (pare_telemetry){.power_w = none,
+                            .power_limit_w = none,
+                            .sm_mhz = none,
+                            .memory_mhz = none,
+                            .temperature_c = none,
+                            .memory_used = none,
+                            .memory_total = none,
+                            .sm_active = none,
+                            .tensor_active = none,
+                            .dram_active = none,
+                            .pcie_tx = none,
+                            .pcie_rx = none,
+                            .nvlink_tx = none,
+                            .nvlink_rx = none};
     if (meter) meter_read(meter, out);
 }
 

@@ -64,6 +64,8 @@ head -c 10800 /dev/zero | npy_of dims.npy '<f4' '(4, 3, 15, 15)'
 "$pare" data import --quiet -o dims.h5 --npy dims.npy >/dev/null
 refuses other_shape 1 "dims.h5|/input" $distill --student half.onnx --data dims.h5 -o x.onnx
 refuses log_nowhere 1 "nowhere" $distill --student half.onnx $train -o x.onnx --log nowhere/l.jsonl
+refuses tensorboard_is_a_file 1 "half.onnx|no folder" $distill --student half.onnx $train -o x.onnx --tensorboard half.onnx
+refuses tensorboard_nowhere 1 "no/events|cannot be made" $distill --student half.onnx $train -o x.onnx --tensorboard no/events
 refuses not_finite 1 "half.onnx: step|node '|is the first to hold" $distill --student half.onnx $train -o x.onnx --steps 50 --optimizer sgd --lr 1000 --loss mse --warmup 0
 refuses no_samples 1 "train.h5|0 samples" $distill --student half.onnx $train --samples 0 -o x.onnx
 refuses few_samples 1 "train.h5|20 samples|--batch" $distill --student half.onnx $train --samples 20 -o x.onnx

@@ -44,6 +44,7 @@ if grep -aq 'loss=mse optimizer=sgd lr=0.01 .* accumulate=2 momentum=0.9 ema=0.9
 works nm "$pare" prune -q "$zoo/mlp.onnx" -o nm.onnx --nm 2:4 $plain --json nm.json
 if [ "$(sparsity nm.json)" = 0.5000 ]; then pass nm_zeros_stay; else fail nm_zeros_stay "$(sparsity nm.json)"; fi
 
+refuses tensorboard_alone 2 "--tensorboard|without --distill" $prune -o x.onnx --macs 0.5 $few --tensorboard events
 refuses no_data 2 "--data" $prune -o x.onnx --macs 0.5 --distill epochs=1
 refuses negative 2 "--distill epochs=-1|from" $prune -o x.onnx --macs 0.5 $few --distill epochs=-1
 refuses latency 2 "--latency|pare distill" $prune -o x.onnx --latency 0.5 $train

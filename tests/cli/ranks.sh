@@ -33,6 +33,26 @@ works cache_read mpirun 3 $calibrate --cache cache -o many.json
 if cmp -s one.json many.json; then pass cache_read_bytes; else fail cache_read_bytes "$(cmp one.json many.json)"; fi
 if [ "$(find cache -type f | wc -l)" = 1 ]; then pass cache_is_one; else fail cache_is_one "$(find cache)"; fi
 
+# --- GPUs ---
+emulated=$top/build/tests/simt/pare_emulated
+for word in 0- -1 1-0 0,0 0,1-2,2 0x 0,,1 0-2000; do
+    refuses "gpus_$word" 2 "--gpus $word|each once" "$pare" calibrate "$mlp" --data mine.h5 --gpus "$word" -o no.json
+done
+refuses gpus_and_device 2 "exclude each other" "$pare" calibrate "$mlp" --data mine.h5 --gpus 0,1 --device cpu -o no.json
+if [ -x "$emulated" ]; then
+    gpu="$emulated calibrate $mlp --data $data/train.h5 --samples 80"
+    works gpu_one env SIMT_DEVICES=3 $gpu --gpus 1 -o one.gpu.json
+    works gpus env SIMT_DEVICES=3 $gpu --gpus 0,2 -o gpus.json --json gpus.facts
+    if cmp -s one.gpu.json gpus.json && grep -q '"ranks": 2' gpus.facts; then pass gpus_bytes; else fail gpus_bytes "$(cmp one.gpu.json gpus.json)"; fi
+    works gpus_in_turn mpirun 2 env SIMT_DEVICES=2 $gpu --device cuda -o gpus.json
+    if cmp -s one.gpu.json gpus.json; then pass gpus_in_turn_bytes; else fail gpus_in_turn_bytes "$(cmp one.gpu.json gpus.json)"; fi
+    # the launcher's own lines follow ours
+    env SIMT_DEVICES=2 $gpu --gpus 0,2 -o no.json >.test.out 2>.test.err
+    if [ $? = 1 ] && [ "$(grep -c '^pare: ' .test.err)" = 1 ] && has "rank 1 (" .test.err && has "GPU 2 does not exist" .test.err; then pass gpus_gone; else fail gpus_gone "$(head -3 .test.err)"; fi
+else
+    skip gpus "$emulated is not built"
+fi
+
 # --- a comparison: what it prints, and its facts but for the machine ---
 validate="$pare validate $cnn $mlp --data $data/test.h5 --samples 500 --batch 64"
 plain() { python3 -c 'import json, sys
@@ -50,6 +70,50 @@ for size in 2 3 8; do
 done
 refuses validate_latency 2 "--latency|several processes" mpirun 2 $validate --latency
 refuses validate_batches 1 "test.h5|3 ranks, but only 2 batches of 250" mpirun 3 "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --samples 500 --batch 250
+
+# --- slow ranks, slow networks, ranks that are gone ---
+works tcp env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 $calibrate -o many.json
+if cmp -s one.json many.json; then pass tcp_bytes; else fail tcp_bytes "$(cmp one.json many.json)"; fi
+slow="ip link set lo up && tc qdisc add dev lo root netem delay 2ms loss 1%"
+if unshare -rn sh -c "$slow" 2>.test.err; then
+    works slow_network unshare -rn sh -c "$slow && OMPI_MCA_btl=tcp,self sh $top/tests/comm/ranks.sh 3 $calibrate -o many.json"
+    if cmp -s one.json many.json; then pass slow_network_bytes; else fail slow_network_bytes "$(cmp one.json many.json)"; fi
+else
+    skip slow_network "no namespace with a slow network: $(tail -1 .test.err)"
+fi
+# ranks_of PID: waits until this mpirun's three have found each other and work; sets ranks to their processes
+# (mpirun itself may hang when one dies before)
+ranks_of() {
+    for i_ in $(seq 1 200); do
+        ranks=$(pgrep -P "$1" -x pare | sort -n)
+        has 'needs about' .test.err && return
+        sleep 0.05
+    done
+}
+long="$pare calibrate $cnn --data $data/train.h5 --samples 10000"
+sh "$top/tests/comm/ranks.sh" 3 $long -o slow.json 2>.test.err >.test.out &
+ranks_of $!
+for rank in $ranks; do
+    kill -STOP "$rank" && sleep 0.3
+    kill -CONT "$rank"
+done
+if wait $! && $long -q -o fast.json >.test.out && cmp -s slow.json fast.json; then
+    pass slow_ranks
+else
+    fail slow_ranks "$(cat .test.err)"
+fi
+for number in 1 3; do
+    sh "$top/tests/comm/ranks.sh" 3 $long -o gone.json 2>.test.err >.test.out &
+    ranks_of $!
+    kill -KILL "$(echo "$ranks" | sed -n ${number}p)"
+    if wait $!; then fail "killed_$number" "exit 0"; else pass "killed_$number"; fi
+    for i_ in $(seq 1 100); do
+        left=$(for rank in $ranks; do kill -0 "$rank" 2>/dev/null && echo "$rank"; done)
+        [ -z "$left" ] && break
+        sleep 0.1
+    done
+    if [ -z "$left" ] && [ ! -e gone.json ]; then pass "killed_$number.ends"; else fail "killed_$number.ends" "left: $left $(ls gone.json 2>/dev/null)"; fi
+done
 
 # --- what does not fit together ---
 refuses more_than_samples 1 "cnn.onnx|4 ranks|3 runs" mpirun 4 "$pare" calibrate "$cnn" --data "$data/train.h5" --samples 3 -o no.json

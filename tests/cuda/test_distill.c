@@ -165,6 +165,23 @@ static void checkpoints_know_their_device(void **state)
     close_device();
 }
 
+/* In FP16 gradients are of a loss that is scaled. */
+static void events_show_what_is_trained(void **state)
+{
+    distill_case c;
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        open_device();
+        distill_open(&c, -1, LABELS_NONE);
+        c.options.device = device;
+        c.options.learning_rate = 0.01;
+        if (k) c.options.precision = PARE_TRAIN_FP16;
+        distill_check_tensors(&c);
+        distill_close(&c);
+        close_device();
+    }
+}
+
 /* --- fp16 --- */
 
 static pare_status note_scale(void *user, const pare_distill_event *e)
@@ -172,6 +189,7 @@ static pare_status note_scale(void *user, const pare_distill_event *e)
     distill_case *c = user;
     assert_true(isfinite(e->norm) && e->loss_scale >= 1);
     assert_true(e->loss_scale * pow(2, (double)e->skipped) == 65536);
+    assert_true((e->gradient_factor > 0) == (e->step > e->skipped));
     c->events++;
     return PARE_OK;
 }
@@ -284,6 +302,7 @@ int main(void)
         device_test(it_learns_as_on_the_cpu),
         device_test(runs_and_resumed_runs_have_the_same_bytes),
         device_test(checkpoints_know_their_device),
+        device_test(events_show_what_is_trained),
         device_test(steps_that_overflow_are_skipped),
         device_test(a_scale_below_one_ends_it),
         device_test(a_loss_that_is_not_finite_is_blamed),

@@ -16,7 +16,7 @@ static void readings_come_in_their_units(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_monitor *m;
+    pare_nvml *m;
     pare_telemetry v;
     pare_ctx_init(&ctx);
     assert_int_equal(pare_nvml_open(&ctx, &m, bus, FAKE_NVML), PARE_OK);
@@ -33,7 +33,7 @@ static void what_is_not_told_is_nan(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_monitor *m;
+    pare_nvml *m;
     pare_telemetry v;
     pare_ctx_init(&ctx);
     assert_int_equal(pare_nvml_open(&ctx, &m, bus, OLD_NVML), PARE_OK);
@@ -47,7 +47,7 @@ static void an_absent_library_and_an_unknown_gpu_are_named(void **state)
 {
     (void)state;
     pare_ctx ctx;
-    pare_monitor *m = NULL;
+    pare_nvml *m = NULL;
     pare_ctx_init(&ctx);
     assert_int_equal(pare_nvml_open(&ctx, &m, bus, "/nowhere/nvml.so"), PARE_UNSUPPORTED);
     assert_non_null(strstr(ctx.message, "/nowhere/nvml.so"));

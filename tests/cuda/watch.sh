@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the program says about a GPU, and what tools see of it. usage: watch.sh PARE NVML-FOLDER [NVTX-TOOL]
+# What the program says about a GPU, and what tools see of it. usage: watch.sh PARE NVML-FOLDER DCGM-FOLDER [NVTX-TOOL]
 pare=${1:?PARE}
 nvml=${2:?NVML-FOLDER}
-nvtx=$3
+dcgm=${3:?DCGM-FOLDER}
+nvtx=$4
 command -v python3 >/dev/null || { echo "SKIP watch: python3 was not found"; exit 77; }
 . "$(dirname "$0")/_lib.sh"
 mlp=$zoo/mlp.onnx
@@ -25,7 +26,14 @@ check with_nvml watched --json some.json
 cp out text
 check driver judge some.json "j['device']['driver'] == '580.95.05'"
 check vitals judge some.json "(lambda v: v['readings'] > 0 and v['power_w'] == dict(min=312.5, mean=312.5, max=312.5) and v['power_limit_w'] == 700 and v['sm_mhz']['mean'] == 1980 and v['memory_mhz']['max'] == 3201 and v['temperature_c']['max'] == 51 and v['memory_used_bytes']['max'] == 53687091200 and v['memory_total_bytes'] == 161061273600 and v['slowed'] == ['power limit', 'temperature, by software'])(j['device']['vitals'])"
+check without_dcgm judge some.json "all(j['device']['vitals'][k] is None for k in ('sm_active', 'tensor_active', 'dram_active', 'pcie_tx_bytes_per_s', 'nvlink_rx_bytes_per_s'))"
 check vitals_text lines "limit 700 W, SM 1980 MHz, memory 3201 MHz, 51 C, 53.7 GB used; slowed by: power limit" text 1
+
+activities() { LD_LIBRARY_PATH=$nvml:$dcgm bench "$@"; }
+check with_dcgm activities --json dcgm.json
+cp out text
+check activity judge dcgm.json "(lambda v: v['power_w']['mean'] == 312.5 and v['sm_active'] == dict(min=0.75, mean=0.75, max=0.75) and v['tensor_active']['mean'] == 0.5 and v['pcie_tx_bytes_per_s']['max'] == 12.5e9 and v['pcie_rx_bytes_per_s']['max'] == 0 and v['dram_active'] is v['nvlink_tx_bytes_per_s'] is v['nvlink_rx_bytes_per_s'] is None)(j['device']['vitals'])"
+check activity_text lines "53.7 GB used, SM active 75 %, tensor cores 50 %; slowed by: power limit" text 1
 
 check streams bench --streams 3 --json s.json --trace t.json --profile p.json
 check streams_each judge s.json "len(j['streams']) == 3 and all(s['runs'] >= 2 and s['latency_ms']['median'] > 0 for s in j['streams']) and j['runs'] == sum(s['runs'] for s in j['streams'])"

@@ -105,6 +105,51 @@ static pare_status on_event(void *user, const pare_distill_event *event)
     return PARE_OK;
 }
 
+/* The norm of the gradients that an event shows. */
+static double shown_norm(const pare_distill_event *e)
+{
+    double sum = 0;
+    for (int k = 0; k < e->tensor_count; k++)
+        for (int64_t i = 0; i < e->tensor[k].count; i++)
+            sum += pow((double)e->tensor[k].gradient[i] * e->gradient_factor, 2);
+    return sqrt(sum);
+}
+
+static pare_status on_tensors(void *user, const pare_distill_event *e)
+{
+    static const struct {
+        const char *name;
+        size_t at, count;
+    } of[] = {{"w1", offsetof(distill_net, w1), WIDTH * HIDDEN},
+              {"w2", offsetof(distill_net, w2), HIDDEN * CLASSES},
+              {"b", offsetof(distill_net, b), CLASSES}};
+    distill_case *c = user;
+    assert_int_equal(e->tensor_count, e->score ? 3 : 0);
+    assert_true((e->tensor != NULL) == (e->score != NULL));
+    for (int k = 0; k < e->tensor_count; k++) {
+        assert_string_equal(e->tensor[k].name, of[k].name);
+        assert_int_equal(e->tensor[k].count, of[k].count);
+        if (e->best)
+            memcpy((char *)&c->shown + of[k].at, e->tensor[k].value, of[k].count * sizeof(float));
+    }
+    if (e->score && e->step) distill_expect_near(shown_norm(e), e->norm, 1e-5 * e->norm);
+    assert_true((e->gradient_factor > 0) == (e->step > 0));
+    return on_event(user, e);
+}
+
+void distill_check_tensors(distill_case *c)
+{
+    c->options.event_tensors = true;
+    c->options.event = on_tensors;
+    c->options.validate_every = 3;
+    c->options.steps = 12;
+    distill_expect_ok(c, NULL);
+    assert_true(c->result.best_step > 0);
+    assert_memory_equal(c->shown.w1, distill_weight(&c->student, "w1"), sizeof c->shown.w1);
+    assert_memory_equal(c->shown.w2, distill_weight(&c->student, "w2"), sizeof c->shown.w2);
+    assert_memory_equal(c->shown.b, distill_weight(&c->student, "b"), sizeof c->shown.b);
+}
+
 void distill_open(distill_case *c, int64_t batch, distill_labels labels)
 {
     memset(c, 0, sizeof *c);

@@ -23,7 +23,8 @@ typedef struct distill_case {
     char log[4096];                   /* lines of the student's ctx */
     int events, validations, stop_at; /* stop_at: the step after which a stop is asked for; 0 */
     double last_loss;
-    int zeros_told; /* by the last event */
+    int zeros_told;    /* by the last event */
+    distill_net shown; /* by the last event of the best, distill_check_tensors */
     volatile int stop;
 } distill_case;
 
@@ -49,6 +50,10 @@ void distill_expect_ok(distill_case *c, const char *loss);
 /* A failure whose message has these words. */
 void distill_expect_refusal(distill_case *c, const char *loss, pare_status status,
                             const char *words);
+
+/* Trains with events that show tensors: one with a score shows the three of the usual net, the best
+   the result's, with gradients that have the norm it tells; the others show none. */
+void distill_check_tensors(distill_case *c);
 
 /* A constant's floats. */
 const float *distill_weight(const graph_case *g, const char *name);

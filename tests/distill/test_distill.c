@@ -417,6 +417,21 @@ static void attention_takes_a_lower_rate(void **state)
     }
 }
 
+/* Weights, or their running mean, and the gradients of all batches of a step. */
+static void events_show_what_is_trained(void **state)
+{
+    distill_case c;
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        distill_open(&c, -1, LABELS_NONE);
+        c.options.learning_rate = 0.01;
+        if (k) c.options.ema_decay = 0.8;
+        if (k) c.options.accumulate = 2;
+        distill_check_tensors(&c);
+        distill_close(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,6 +449,7 @@ int main(void)
         cmocka_unit_test(samples_are_held_out),
         cmocka_unit_test(named_samples_are_held_out),
         cmocka_unit_test(a_training_begins_where_one_ended),
+        cmocka_unit_test(events_show_what_is_trained),
     };
     return cmocka_run_group_tests(tests, distill_setup, distill_teardown);
 }

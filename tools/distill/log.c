@@ -13,9 +13,14 @@ static pare_status fail_write(const pare_distill_log *log)
     return PARE_FAIL(log->tool->ctx, IO, "%s: cannot be written: %s", log->path, strerror(errno));
 }
 
-void pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path)
+void pare_distill_log_open(pare_distill_log *log, pare_tool *tool, const char *path,
+                           const char *tensorboard)
 {
-    *log = (pare_distill_log){.tool = tool, .path = path, .good = -1, .score = {.loss = -1}};
+    *log = (pare_distill_log){.tool = tool,
+                              .path = path,
+                              .good = -1,
+                              .tensorboard = {.ctx = tool->ctx, .folder = tensorboard},
+                              .score = {.loss = -1}};
     pare_progress_begin(&log->bar, stderr, tool->common->quiet, "distill", "steps");
 }
 
@@ -138,6 +143,7 @@ pare_status pare_distill_log_event(void *user, const pare_distill_event *event)
     log->seconds = pare_seconds() - log->start;
     log->samples = event->samples - log->seen;
     if (event->step) show(log, event);
+    PARE_TRY(pare_tensorboard_add(&log->tensorboard, event));
     if (!log->file) return PARE_OK;
     const bool first = log->good < 0;
     pare_status st = write_line(log, event);
@@ -147,6 +153,7 @@ pare_status pare_distill_log_event(void *user, const pare_distill_event *event)
 pare_status pare_distill_log_close(pare_distill_log *log)
 {
     pare_progress_end(&log->bar);
+    pare_tensorboard_close(&log->tensorboard);
     FILE *file = log->file;
     log->file = NULL;
     return !file || !fclose(file) ? PARE_OK : fail_write(log);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/distill/training.h"
+#include "formats/file.h"
 #include "tools/check_output.h"
 #include "tools/distill/log.h"
 #include "tools/text.h"
@@ -207,7 +208,7 @@ pare_status pare_checkpoint_prepare(pare_tool *tool, const pare_checkpoint_optio
 {
     static const char *const rows[] = {"checkpoint-every", "resume", NULL};
     if (!o->folder) return pare_refuse_options(tool, "without --checkpoint", rows);
-    return pare_distill_checkpoint_folder(tool->ctx, o->folder);
+    return pare_folder_make(tool->ctx, o->folder, "checkpoints");
 }
 
 pare_status pare_checkpoint_at(pare_tool *tool, const pare_checkpoint_options *o, const char *name,

@@ -24,6 +24,7 @@ typedef struct pare_prune_options {
     int64_t steps, min_channels, round, seed;
     const char *distill; /* "kl:2,lr=1e-3,epochs=1" (pare_training_parse), or NULL: no training */
     pare_checkpoint_options checkpoint;
+    const char *tensorboard; /* folder, or NULL */
     pare_list keep;
     bool outputs, no_refit, no_permutation, external_data, advise;
 } pare_prune_options;

@@ -54,17 +54,36 @@ static pare_status choose(pare_tuning *t, pare_source *source, int64_t wanted)
     return PARE_OK;
 }
 
-/* --- checkpoints --- */
+/* --- checkpoints and TensorBoard --- */
+
+/* "0.5-step-1", of a sweep; else "step-1". NULL: out of memory. */
+static const char *name_of(pare_tuning *t, int64_t step)
+{
+    return pare_arena_printf(&t->tool->arena, "%sstep-%lld", t->of_sweep, (long long)step);
+}
 
 static pare_status name_checkpoint(pare_tuning *t, int64_t step)
 {
     const pare_prune_options *o = t->o;
     const char *const outputs[] = {o->output, o->report, o->common.json};
-    const char *name =
-        pare_arena_printf(&t->tool->arena, "%sstep-%lld.pare", t->of_sweep, (long long)step);
+    const char *name = name_of(t, step);
+    if (name) name = pare_arena_printf(&t->tool->arena, "%s.pare", name);
     if (!name) return PARE_MEMORY;
     return pare_checkpoint_at(t->tool, &o->checkpoint, name, outputs,
                               sizeof outputs / sizeof *outputs, &t->options.checkpoint);
+}
+
+/* A folder for each training: TensorBoard shows it as a run of its own. *folder: NULL where none is
+   asked for. */
+static pare_status make_tensorboard(pare_tuning *t, int64_t step, const char **folder)
+{
+    const char *name = name_of(t, step), *all = t->o->tensorboard;
+    *folder = NULL;
+    if (!all) return PARE_OK;
+    if (name) *folder = pare_arena_printf(&t->tool->arena, "%s/%s", all, name);
+    if (!*folder) return PARE_MEMORY;
+    PARE_TRY(pare_tensorboard_prepare(t->tool->ctx, all));
+    return pare_tensorboard_prepare(t->tool->ctx, *folder);
 }
 
 /* --- options --- */
@@ -101,6 +120,7 @@ static pare_status read_options(pare_tuning *t, const pare_model *model)
     d->planned = planned;
     d->planned_user = t;
     d->event = pare_distill_log_event;
+    d->event_tensors = o->tensorboard != NULL;
     return PARE_OK;
 }
 
@@ -119,6 +139,7 @@ pare_status pare_tuning_open(pare_tuning *t, pare_tool *tool, const pare_prune_o
     if (!t->wanted) return PARE_OK;
     t->data = source->data;
     PARE_TRY(read_options(t, model));
+    PARE_TRY(pare_tensorboard_prepare(tool->ctx, o->tensorboard));
     PARE_TRY(pare_checkpoint_prepare(tool, &o->checkpoint));
     PARE_TRY(name_checkpoint(t, 1));
     PARE_TRY(split(t, model, source));
@@ -214,8 +235,10 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
 {
     pare_distill_log log;
     pare_distill_result result;
+    const char *tensorboard;
     if (!t->wanted) return PARE_OK;
-    pare_distill_log_open(&log, t->tool, NULL);
+    PARE_TRY(make_tensorboard(t, step, &tensorboard));
+    pare_distill_log_open(&log, t->tool, NULL, tensorboard);
     const char *label = pare_arena_printf(&t->tool->arena, "distill %lld/%lld", (long long)step,
                                           (long long)t->o->steps);
     if (label) log.bar.label = label;

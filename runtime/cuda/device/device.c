@@ -272,7 +272,7 @@ static const char *version_text(int (*property)(int which, int *value), char *te
 void pare_cuda_library_versions(pare_ctx *ctx, pare_device *device, char *text, size_t bytes)
 {
     char blas[40], lt[40];
-    pare_monitor *meter = NULL;
+    pare_nvml *meter = NULL;
     const pare_cuda_blas *b = pare_cuda_blas_find(ctx, device);
     if (pare_nvml_open(ctx, &meter, device->bus, NULL) != PARE_OK) pare_ctx_clear(ctx);
     const char *driver = meter ? pare_nvml_driver(meter) : "";

@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cuda/device/nvml.h"
 #include "runtime/cuda/device/nvml_api.h"
+#include "runtime/cuda/device/symbol.h"
 
 #include <dlfcn.h>
 #include <math.h>
 #include <string.h>
 
-struct pare_monitor {
+struct pare_nvml {
     pare_nvml_api api;
     void *library, *device;
     char driver[80]; /* NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE */
     bool begun;
 };
 
-static void find(void *library, const char *symbol, void *out, size_t size)
+static pare_status fill(pare_ctx *ctx, pare_nvml *m)
 {
-    void *address = dlsym(library, symbol);
-    memcpy(out, &address, size);
-}
-
-static pare_status fill(pare_ctx *ctx, pare_monitor *m)
-{
-#define FIND(name, symbol, parameters) find(m->library, #symbol, &m->api.name, sizeof m->api.name);
+#define FIND(name, symbol, parameters)                                                             \
+    pare_symbol_find(m->library, #symbol, &m->api.name, sizeof m->api.name);
     PARE_NVML_FUNCTIONS(FIND)
 #undef FIND
     if (m->api.init && m->api.shutdown && m->api.driver && m->api.by_bus) return PARE_OK;
@@ -29,7 +25,7 @@ static pare_status fill(pare_ctx *ctx, pare_monitor *m)
                      "the installed NVML lacks functions: a newer driver is needed");
 }
 
-static pare_status begin(pare_ctx *ctx, pare_monitor *m, const char *bus)
+static pare_status begin(pare_ctx *ctx, pare_nvml *m, const char *bus)
 {
     int code = m->api.init();
     if (code) return PARE_FAIL(ctx, UNSUPPORTED, "nvmlInit_v2 failed with %d", code);
@@ -40,11 +36,11 @@ static pare_status begin(pare_ctx *ctx, pare_monitor *m, const char *bus)
     return PARE_OK;
 }
 
-pare_status pare_nvml_open(pare_ctx *ctx, pare_monitor **out, const char *bus, const char *library)
+pare_status pare_nvml_open(pare_ctx *ctx, pare_nvml **out, const char *bus, const char *library)
 {
     const char *path = library ? library : "libnvidia-ml.so.1";
     pare_status st;
-    pare_monitor *m = pare_alloc(ctx, 1, sizeof *m);
+    pare_nvml *m = pare_alloc(ctx, 1, sizeof *m);
     if (!m) return PARE_MEMORY;
     m->library = dlopen(path, RTLD_NOW);
     if (!m->library) {
@@ -60,7 +56,7 @@ done:
     return st;
 }
 
-void pare_nvml_close(pare_monitor *meter)
+void pare_nvml_close(pare_nvml *meter)
 {
     if (!meter) return;
     if (meter->begun) (void)meter->api.shutdown();
@@ -70,7 +66,7 @@ void pare_nvml_close(pare_monitor *meter)
 
 static double told(int code, double value) { return code ? (double)NAN : value; }
 
-static double clock_of(const pare_monitor *m, int which)
+static double clock_of(const pare_nvml *m, int which)
 {
     unsigned mhz = 0;
     int code = m->api.clock ? m->api.clock(m->device, which, &mhz) : 1;
@@ -84,7 +80,7 @@ static double milli(int (*function)(void *, unsigned *), void *device)
     return told(code, value / 1000.0);
 }
 
-void pare_nvml_read(const pare_monitor *m, pare_telemetry *out)
+void pare_nvml_read(const pare_nvml *m, pare_telemetry *out)
 {
     const pare_nvml_api *api = &m->api;
     pare_nvml_memory memory = {0};
@@ -104,4 +100,4 @@ void pare_nvml_read(const pare_monitor *m, pare_telemetry *out)
     out->slowed = code ? 0 : bits;
 }
 
-const char *pare_nvml_driver(const pare_monitor *meter) { return meter->driver; }
+const char *pare_nvml_driver(const pare_nvml *meter) { return meter->driver; }

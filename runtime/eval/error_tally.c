@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runtime/eval/tally.h"
+#include "runtime/eval/error_tally.h"
 
 /* --- sums of samples, in their order --- */
 
@@ -10,8 +10,9 @@ static void add_kept(const pare_kept_error *e, bool part)
 }
 
 /* Only sums of the first output that are parts are kept with their sample; of others it is -1. */
-pare_status pare_tally_add(pare_tally *t, pare_candidate *of, int output, bool part, const float *a,
-                           const float *b, int64_t size, int64_t first, int samples)
+pare_status pare_error_tally_add(pare_error_tally *t, pare_candidate *of, int output, bool part,
+                                 const float *a, const float *b, int64_t size, int64_t first,
+                                 int samples)
 {
     for (int i = 0; i < samples; i++) {
         pare_kept_error one = {.of = of, .output = output, .sample = part ? first + i : -1};
@@ -27,16 +28,16 @@ pare_status pare_tally_add(pare_tally *t, pare_candidate *of, int output, bool p
     return PARE_OK;
 }
 
-void pare_tally_free(pare_tally *t)
+void pare_error_tally_free(pare_error_tally *t)
 {
     pare_free(t->kept);
-    *t = (pare_tally){0};
+    *t = (pare_error_tally){0};
 }
 
 /* --- ranks --- */
 
 /* Each rank in turn adds what it kept to what those before it have, and passes that on. */
-static pare_status add_in_turns(pare_tally *t, pare_candidate *candidates, int count)
+static pare_status add_in_turns(pare_error_tally *t, pare_candidate *candidates, int count)
 {
     for (int root = 0; root < pare_comm_size(t->comm); root++) {
         for (size_t i = 0; root == pare_comm_rank(t->comm) && i < t->count; i++)
@@ -52,12 +53,13 @@ static pare_status add_in_turns(pare_tally *t, pare_candidate *candidates, int c
     return PARE_OK;
 }
 
-static pare_status sum(pare_tally *t, int64_t *value, size_t count)
+static pare_status sum(pare_error_tally *t, int64_t *value, size_t count)
 {
     return pare_comm_allreduce(t->comm, value, count, PARE_COMM_SUM_U64);
 }
 
-pare_status pare_tally_share(pare_tally *t, pare_candidate *candidates, int count, int64_t *samples)
+pare_status pare_error_tally_share(pare_error_tally *t, pare_candidate *candidates, int count,
+                                   int64_t *samples)
 {
     if (!t->comm) return PARE_OK;
     PARE_TRY(add_in_turns(t, candidates, count));

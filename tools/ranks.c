@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/ranks.h"
+#include "runtime/base/version.h"
+#include "runtime/exec/exec.h"
+#include "runtime/exec/machine_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST = 64 }; /* GPUs of a machine */
+
+/* --- --gpus --- */
+
+/* "0-3,6": numbers and ranges, each GPU once. */
+static pare_status parse_gpus(pare_ctx *ctx, const char *text, int *gpu, int *count)
+{
+    const char *at = text;
+    *count = 0;
+    do {
+        char *end;
+        long first = strtol(at, &end, 10), last = first;
+        bool good = end > at && *at >= '0' && *at <= '9';
+        at = end;
+        if (good && *at == '-') {
+            last = strtol(at + 1, &end, 10);
+            good = end > at + 1 && at[1] >= '0' && at[1] <= '9';
+            at = end;
+        }
+        good = good && (!*at || *at == ',') && last >= first && last < 1000 && *count < MOST &&
+               last - first < MOST - *count;
+        for (long i = first; good && i <= last; i++) {
+            for (int k = 0; k < *count; k++) good = good && gpu[k] != i;
+            gpu[(*count)++] = (int)i;
+        }
+        if (!good)
+            return PARE_FAIL(ctx, USAGE,
+                             "--gpus %s: expected numbers of GPUs, each once: 0-3 or 0,2", text);
+    } while (*at++);
+    return PARE_OK;
+}
+
+/* mpirun takes this process's place; it starts this program with the same words. */
+static pare_status become_mpirun(pare_tool *tool, int gpus, char *const *words, int count)
+{
+    char **argument = pare_arena_alloc(&tool->arena, (size_t)count + 5, sizeof *argument);
+    char program[4096];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length < 1) return PARE_FAIL(tool->ctx, IO, "/proc/self/exe: %s", strerror(errno));
+    program[length] = 0;
+    if (!argument) return PARE_MEMORY;
+    int n = 0;
+    argument[n++] = pare_arena_strdup(&tool->arena, "mpirun");
+    argument[n++] = pare_arena_strdup(&tool->arena, "-n");
+    argument[n++] = pare_arena_printf(&tool->arena, "%d", gpus);
+    argument[n++] = program;
+    for (int i = 0; i < count; i++) argument[n++] = words[i];
+    for (int i = 0; i < 3; i++)
+        if (!argument[i]) return PARE_MEMORY;
+    /* Open MPI's words: ranks share all cores, and a container's only user may start them */
+    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    execvp("mpirun", argument);
+    return PARE_FAIL(tool->ctx, UNSUPPORTED,
+                     "--gpus %s: mpirun cannot be started: %s; install MPI (openmpi-bin)",
+                     tool->common->gpus, strerror(errno));
+}
+
+static pare_status check_gpus(pare_tool *tool, const pare_common *common, char *const *words,
+                              int count)
+{
+    int gpu[MOST], gpus;
+    if (!common->gpus) return PARE_OK;
+    if (common->device)
+        return PARE_FAIL(tool->ctx, USAGE, "--gpus and --device exclude each other");
+    PARE_TRY(parse_gpus(tool->ctx, common->gpus, gpu, &gpus));
+    if (!tool->comm && gpus > 1) return become_mpirun(tool, gpus, words, count);
+    if (gpus == pare_comm_size(tool->comm)) return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE, "--gpus %s: names %d, but %d processes were started",
+                     common->gpus, gpus, pare_comm_size(tool->comm));
+}
+
+/* --- ranks --- */
+
+/* Ranks give the same bytes where they run the same words with the same kernels. */
+static pare_status check_ranks(pare_tool *tool, char *const *words, int count)
+{
+    if (!tool->comm) return PARE_OK;
+    if (!tool->command->ranks)
+        return PARE_FAIL(tool->ctx, USAGE, "%s: runs in one process; %d were started",
+                         tool->command->name, pare_comm_size(tool->comm));
+    const char *line = "", *kernels;
+    for (int i = 0; line && i < count; i++)
+        line = pare_arena_printf(&tool->arena, "%s%s\n", line, words[i]);
+    kernels = pare_arena_printf(&tool->arena, "%s %s %s", PARE_VERSION, pare_kernels_id,
+                                pare_cpu_isa_name());
+    if (!line || !kernels) return PARE_MEMORY;
+    PARE_TRY(pare_comm_same(tool->comm, "command line", line, strlen(line)));
+    return pare_comm_same(tool->comm, "build of pare, or instruction set,", kernels,
+                          strlen(kernels));
+}
+
+pare_status pare_ranks_begin(pare_tool *tool, const pare_common *common, char *const *words,
+                             int count)
+{
+    PARE_TRY(check_ranks(tool, words, count));
+    return check_gpus(tool, common, words, count);
+}
+
+void pare_ranks_set(const pare_tool *tool, pare_common *common)
+{
+    if (!tool->comm) return;
+    common->quiet |= !pare_tool_leads(tool);
+    if (!common->threads) common->threads = pare_comm_threads(tool->comm);
+    json_object_set_new(tool->facts, "ranks", json_integer(pare_comm_size(tool->comm)));
+    pare_log(tool->ctx, PARE_LOG_INFO, "%d ranks, %s", pare_comm_size(tool->comm),
+             pare_comm_library(tool->comm));
+}
+
+pare_status pare_ranks_device(const pare_tool *tool, const char *name, char *text, size_t size,
+                              const char **out)
+{
+    pare_gpu_facts facts;
+    int gpu[MOST], gpus, at = -1;
+    *out = name;
+    if (tool->common->gpus) {
+        PARE_TRY(parse_gpus(tool->ctx, tool->common->gpus, gpu, &gpus));
+        at = gpu[pare_comm_local_rank(tool->comm) % gpus];
+    } else if (tool->comm && (!strcmp(name, "auto") || !strcmp(name, "cuda"))) {
+        pare_gpu_find(&facts);
+        if (facts.count) at = pare_comm_local_rank(tool->comm) % facts.count;
+    }
+    if (at < 0) return PARE_OK;
+    snprintf(text, size, "cuda:%d", at);
+    *out = text;
+    return PARE_OK;
+}
