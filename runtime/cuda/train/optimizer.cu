@@ -11,7 +11,7 @@
 #include "runtime/cuda/device/stream.h"
 #include "runtime/device/training.h"
 
-enum { PARE_CUDA_SLICES = 16 }; /* of one launch */
+enum { PARE_CUDA_SLICES = 16, LEVELS = 4 }; /* of one launch; 2^LEVELS */
 
 /* A lot of the terms of a sum, and where it goes. */
 typedef struct pare_cuda_slices {
@@ -24,18 +24,27 @@ typedef struct pare_cuda_slices {
     int64_t count;
 } pare_cuda_slices;
 
+// Are bits 0 .. n of k ones?
+SIMT_INLINE bool ends_in_ones(int k, int n) { return (k & ((2 << n) - 1)) == (2 << n) - 1; }
+
+// A lot in the tree of tree_sum.h, unrolled: every sum that waits has a register.
 template <typename T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) slices_each(pare_cuda_slices s)
 {
     PARE_CUDA_EACH (i, s.count) {
-        T waiting[PARE_CUDA_SLICES], sum = 0;
-        for (int k = 0; k < s.x_count; k++) {
-            const pare_tree_term term = pare_tree_term_of(k, s.x_count);
-            sum = static_cast<const T *>(s.x[k])[i];
-            for (int n = 0; term.with >> n; n++)
-                if (term.with >> n & 1) sum = waiting[n] + sum;
-            if (term.to >= 0) waiting[term.to] = sum;
-        }
+        T waiting[LEVELS + 1], sum = 0;
+        SIMT_UNROLL
+        for (int k = 0; k < PARE_CUDA_SLICES; k++)
+            if (k < s.x_count) {
+                sum = static_cast<const T *>(s.x[k])[i];
+                SIMT_UNROLL
+                for (int n = 0; n < LEVELS; n++)
+                    if ((k >> n & 1) && (k + 1 == s.x_count || ends_in_ones(k, n)))
+                        sum = waiting[n] + sum;
+                SIMT_UNROLL
+                for (int n = 0; n <= LEVELS; n++)
+                    if (!(k >> n & 1) && (!n || ends_in_ones(k, n - 1))) waiting[n] = sum;
+            }
         for (int n = 0; s.lot.with >> n; n++)
             if (s.lot.with >> n & 1) sum = static_cast<const T *>(s.waiting[n])[i] + sum;
         for (int k = 0; k < s.y_count; k++) static_cast<T *>(s.y[k])[i] = sum;
