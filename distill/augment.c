@@ -228,7 +228,7 @@ void pare_augmented_fill(const pare_augmented *p, const pare_loader_batch *batch
         float *scratch = image + (size_t)p->rows * p->floats[i];
         for (int64_t r = 0; r < p->rows; r++)
             pare_augment_sample(&p->augment, &p->axes[i], p->seed, batch, i,
-                                (int)(slice * p->rows + r), scratch,
+                                (int)((p->first + slice) * p->rows + r), scratch,
                                 image + (size_t)r * p->floats[i]);
         input[i] = image;
     }

@@ -39,6 +39,7 @@ typedef struct pare_augmented {
     pare_augment augment;
     uint64_t seed;
     int inputs, microbatches;
+    int first; /* the place in a batch of the first microbatch; 0 until it is set */
     int64_t rows;
     pare_image_axes *axes; /* (inputs) */
     size_t *floats;        /* (inputs): of an image */

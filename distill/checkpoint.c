@@ -331,7 +331,7 @@ static pare_status check_state(const pare_checkpointer *k)
                      path_of(k), s->step, k->trainer->steps, s->best_step);
 }
 
-static pare_status resume(pare_checkpointer *k)
+static pare_status read_checkpoint(pare_checkpointer *k)
 {
     pare_ctx *ctx = k->trainer->ctx;
     if (access(path_of(k), F_OK) && errno == ENOENT) return PARE_OK;
@@ -341,13 +341,37 @@ static pare_status resume(pare_checkpointer *k)
     return PARE_OK;
 }
 
+/* The others need not see the file. */
+static pare_status resume(pare_checkpointer *k)
+{
+    pare_comm *comm = k->trainer->options.comm;
+    if (!pare_comm_rank(comm)) PARE_TRY(read_checkpoint(k));
+    PARE_TRY(pare_comm_broadcast(comm, &k->resumed, sizeof k->resumed, 0));
+    k->kept = k->resumed;
+    for (int i = 0; i < k->checkpoint.blob_count && k->resumed >= 0; i++)
+        PARE_TRY(pare_comm_broadcast(comm, k->blob[i].data, k->blob[i].bytes, 0));
+    return PARE_OK;
+}
+
+/* All ranks make the same training. */
+static pare_status compare(const pare_checkpointer *k)
+{
+    for (int i = 0; i < k->checkpoint.fact_count; i++) {
+        const pare_checkpoint_fact *f = &k->checkpoint.fact[i];
+        PARE_TRY(pare_comm_same(k->trainer->options.comm, f->name, f->value, strlen(f->value)));
+    }
+    return PARE_OK;
+}
+
 pare_status pare_checkpointer_open(pare_checkpointer *k, const pare_trainer *trainer,
                                    pare_train_state *state)
 {
     *k = (pare_checkpointer){.trainer = trainer, .state = state, .resumed = -1, .kept = -1};
     pare_arena_init(&k->arena, trainer->ctx);
-    if (!path_of(k)) return PARE_OK;
+    if (!path_of(k) && !trainer->options.comm) return PARE_OK;
     PARE_TRY(pare_fingerprint_make(&k->arena, trainer, &k->checkpoint));
+    PARE_TRY(compare(k));
+    if (!path_of(k)) return PARE_OK;
     add_blobs(k);
     return trainer->options.checkpoint.resume ? resume(k) : PARE_OK;
 }
@@ -385,7 +409,8 @@ static pare_status warn(pare_checkpointer *k, pare_status st)
 pare_status pare_checkpointer_save(pare_checkpointer *k)
 {
     pare_ctx *ctx = k->trainer->ctx;
-    if (!path_of(k) || k->kept == k->state->step) return PARE_OK;
+    if (!path_of(k) || pare_comm_rank(k->trainer->options.comm) || k->kept == k->state->step)
+        return PARE_OK;
     pare_device_weights *on_device = k->trainer->weights.on_device;
     if (on_device) PARE_TRY(pare_device_weights_download(on_device, true));
     pare_status st = pare_checkpoint_write(ctx, path_of(k), &k->checkpoint);

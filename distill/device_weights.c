@@ -95,12 +95,14 @@ static pare_status make_blocks(pare_device_weights *t)
     size_t count = 0;
     void *memory;
     for (size_t i = 0; i < sizeof block / sizeof *block; i++) count += block[i] != NULL;
-    t->bytes = count * w->floats * sizeof(float);
+    t->bytes = (count + (size_t)w->levels) * w->floats * sizeof(float);
     PARE_TRY(b->alloc(t->ctx, t->device, &memory, t->bytes));
     t->floats = memory;
     for (size_t i = 0, k = 0; i < sizeof block / sizeof *block; i++)
         if (block[i]) *block[i] = t->floats + k++ * w->floats;
     t->blocks.start = start;
+    t->blocks.waiting = w->levels ? t->floats + count * w->floats : NULL;
+    t->blocks.floats = (int64_t)w->floats;
     PARE_TRY(b->fill(t->ctx, t->device->setup, t->floats, 0, t->bytes));
     if (start)
         PARE_TRY(b->upload(t->ctx, t->device->setup, start, w->value, w->floats * sizeof *start));
@@ -123,8 +125,7 @@ pare_status pare_device_weights_open(pare_ctx *ctx, pare_device_weights **out, p
     pare_device_weights *t = pare_alloc(ctx, 1, sizeof *t);
     if (!t) return PARE_MEMORY;
     *t = (pare_device_weights){.ctx = ctx, .device = device, .weights = weights};
-    t->trained =
-        weights->trained < weights->count ? weights->item[weights->trained].at : weights->floats;
+    t->trained = pare_weights_trained_floats(weights);
     pare_status st = make(t);
     if (st == PARE_OK) {
         *out = t;

@@ -167,16 +167,30 @@ enum { WINDOW_BYTES = 256 << 20 };
 struct pare_loader {
     pare_sampler *sampler;
     pare_reader *reader;
-    int64_t start, count;
+    int64_t start, every, count;
     int64_t *epoch; /* (batch) */
     int batch;
 };
 
+/* The position of the i-th that is read. */
+static int64_t position_of(const pare_loader *s, int64_t i)
+{
+    return s->start + i / s->batch * s->every + i % s->batch;
+}
+
 static pare_status order(void *user, int64_t first, int64_t count, int64_t *out)
 {
     pare_loader *s = user;
-    for (int64_t i = 0; i < count; i++) out[i] = pare_sampler_at(s->sampler, s->start + first + i);
+    for (int64_t i = 0; i < count; i++)
+        out[i] = pare_sampler_at(s->sampler, position_of(s, first + i));
     return PARE_OK;
+}
+
+/* Of the positions from start on. */
+static int64_t count_read(const pare_loader *s, int64_t positions)
+{
+    const int64_t rest = positions % s->every;
+    return positions / s->every * s->batch + (rest < s->batch ? rest : s->batch);
 }
 
 /* Samples whose chunks are kept and mixed. A chunk of one sample is inflated for it alone in any
@@ -200,7 +214,8 @@ static pare_status open_parts(pare_ctx *ctx, pare_loader *s, pare_data *data,
                                     .samples = options->samples,
                                     .count = options->count,
                                     .block = pare_data_chunk_samples(data)};
-    pare_reader_plan plan = {.order = order, .user = s, .n = options->end - options->start};
+    pare_reader_plan plan = {
+        .order = order, .user = s, .n = count_read(s, options->end - options->start)};
     choose_window(data, options, &sampler.window, &plan.keep);
     s->epoch = pare_alloc(ctx, (size_t)s->batch, sizeof *s->epoch);
     if (!s->epoch) return PARE_MEMORY;
@@ -217,6 +232,7 @@ pare_status pare_loader_open(pare_ctx *ctx, pare_loader **out, pare_data *data,
     *s = (pare_loader){.start = options->start,
                        .count = options->count,
                        .batch = options->batch < 1 ? 1 : options->batch};
+    s->every = options->every ? options->every : s->batch;
     pare_status st = open_parts(ctx, s, data, options);
     if (st == PARE_OK)
         *out = s;
@@ -230,7 +246,7 @@ pare_status pare_loader_next(pare_loader *s, pare_loader_batch *out)
     pare_batch b;
     *out = (pare_loader_batch){0};
     PARE_TRY(pare_reader_next(s->reader, &b));
-    *out = (pare_loader_batch){.position = s->start + b.first,
+    *out = (pare_loader_batch){.position = position_of(s, b.first),
                                .count = b.count,
                                .input = b.input,
                                .label = b.label,

@@ -66,7 +66,9 @@ typedef struct pare_loader_options {
     uint64_t seed;
     const int64_t *samples; /* (count), different indices into the data in any order; copied */
     int64_t count;
-    int64_t start, end; /* positions [start, end) are read */
+    int64_t start, end; /* positions of [start, end) are read: */
+    int64_t every;      /* a batch begins so many positions after the one before; 0: batch. Where
+                           it is more, what is between two is not read. */
     int batch, threads;
     size_t window; /* bytes of inflated chunks among which samples are mixed and which are kept in
                       memory; part of what decides the order. 0: 256 MiB */

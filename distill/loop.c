@@ -15,6 +15,7 @@ typedef struct loop {
     pare_train_state s;
     pare_checkpointer keeper;
     pare_hash earlier;  /* of what was read before the training was resumed */
+    pare_hash read;     /* since then, by this rank, up to the last step */
     const char **zeros; /* (zero_count): weights whose zeros stay, in the student's arena */
     int zero_count;
     pare_distill_tensor *tensors; /* (trained), in the student's arena; NULL: not asked for */
@@ -78,13 +79,15 @@ static pare_status learn(loop *l, double *loss)
 {
     pare_trainer *t = &l->t;
     pare_loader_batch batch = {0};
+    double waiting[PARE_TREE_LEVELS], one;
     *loss = 0;
     for (int i = 0; i < t->options.accumulate; i++) {
         PARE_TRY(pare_ctx_poll(t->ctx));
         PARE_TRY(pare_loader_next(t->stream, &batch));
         PARE_TRY(
-            pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->augmented, !i, loss));
-        if (!isfinite(*loss) && !is_lowp(l)) return fail_nonfinite(l, "loss", *loss);
+            pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->augmented, i, &one));
+        if (!isfinite(one) && !is_lowp(l)) return fail_nonfinite(l, "loss", one);
+        *loss = pare_tree_add(waiting, pare_tree_term_of(i, t->options.accumulate), one);
     }
     return PARE_OK;
 }
@@ -149,7 +152,7 @@ static pare_status step(loop *l)
     }
     PARE_TRY(change_or_skip(l, loss * scale, scale));
     s->step++;
-    s->data = pare_hash_sum(l->earlier, pare_loader_hash(t->stream));
+    l->read = pare_loader_hash(t->stream);
     return PARE_OK;
 }
 
@@ -202,6 +205,17 @@ static pare_status validate(loop *l)
     return PARE_OK;
 }
 
+/* --- keeping it --- */
+
+/* Completes the state with what the ranks have read. */
+static pare_status keep(loop *l)
+{
+    pare_hash read = l->read;
+    if (!pare_trainer_reads_all(&l->t)) PARE_TRY(pare_ranks_sum_hash(l->t.options.comm, &read));
+    l->s.data = pare_hash_sum(l->earlier, read);
+    return pare_checkpointer_save(&l->keeper);
+}
+
 /* --- all steps --- */
 
 static bool is_validated(const loop *l)
@@ -228,24 +242,26 @@ static pare_status run(loop *l)
     while (is_unfinished(l)) {
         if (l->s.reported == l->s.step) PARE_TRY(step(l));
         PARE_TRY(is_validated(l) ? validate(l) : send_event(l, NULL, false));
-        if (is_kept(l)) PARE_TRY(pare_checkpointer_save(&l->keeper));
+        if (is_kept(l)) PARE_TRY(keep(l));
     }
     l->end = l->s.step < l->t.steps ? PARE_DISTILL_PATIENCE : PARE_DISTILL_COMPLETE;
     return PARE_OK;
 }
 
-/* Asked to stop, the best so far is the result, once there is a step that it could come from. */
+/* A rank that is asked to stop stops all. The best so far is the result, once there is a step that
+   it could come from. */
 static pare_status run_until_stopped(loop *l)
 {
     pare_ctx *ctx = l->t.ctx;
-    pare_status st = run(l);
+    pare_status st = pare_comm_settle(l->t.options.comm, run(l));
     const bool stopped = st == PARE_INTERRUPTED;
     if (stopped) {
+        pare_comm_forget(l->t.options.comm);
         pare_ctx_clear(ctx);
         l->end = PARE_DISTILL_INTERRUPTED;
         st = PARE_OK;
     }
-    if (st == PARE_OK) st = pare_checkpointer_save(&l->keeper);
+    if (st == PARE_OK) st = keep(l);
     return st == PARE_OK && stopped && !l->s.step ? PARE_FAIL(ctx, INTERRUPTED, "interrupted") : st;
 }
 
@@ -253,7 +269,7 @@ static pare_status run_until_stopped(loop *l)
 static pare_status begin(loop *l)
 {
     const pare_distill_score unknown = {NAN, -1, -1};
-    PARE_TRY(pare_trainer_open(&l->t));
+    PARE_TRY(pare_comm_settle(l->t.options.comm, pare_trainer_open(&l->t)));
     const pare_weights *w = &l->t.weights;
     memcpy(w->best, w->value, w->floats * sizeof *w->value);
     l->s = (pare_train_state){.reported = -1,
@@ -327,8 +343,11 @@ pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out, const pare_mod
                     .student = student,
                     .data = data}};
     *out = (pare_distill_result){.resumed = -1, .checkpoint = -1};
-    PARE_TRY(pare_checkpointer_check(ctx, &options->checkpoint));
-    pare_status st = begin(&l);
+    pare_status st = pare_comm_rank(options->comm)
+                         ? PARE_OK
+                         : pare_checkpointer_check(ctx, &options->checkpoint);
+    if (st == PARE_OK) st = begin(&l);
+    st = pare_comm_settle(options->comm, st);
     if (st == PARE_OK) st = list_zeros(&l, student);
     if (st == PARE_OK) st = list_tensors(&l, student);
     if (st == PARE_OK) st = run_until_stopped(&l);

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan: a replica pool runs the microbatches; the thread that loads one runs the teacher on it
-   first, so that its outputs are used while they are in the cache. Gradients are added in order of
-   microbatches. Held-out samples are scored the same way, and a loss that is not finite is looked
-   into by running its batch again. */
+   first, so that its outputs are used while they are in the cache. Microbatches are taken in order.
+   Held-out samples are scored the same way, and a loss that is not finite is looked into by running
+   its batch again. */
 #include "distill/trainer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Where a runner's gradients are on the device; its outputs never move. */
-typedef struct pare_source {
-    const pare_runner *runner;
-    void *table; /* (trained weights) addresses, on the device */
-} pare_source;
 
 /* --- making it --- */
 
@@ -46,32 +40,31 @@ static pare_status make(pare_microbatches *s, const pare_data *data, int threads
         if (!pare_type_bytes(v->dtype, count, &s->sample[i])) s->sample[i] = 0;
     }
     PARE_TRY(make_given(s));
-    const pare_replicas_options options = {.items = s->count, .threads = threads, .share = true};
+    const pare_replicas_options options = {.items = s->count,
+                                           .threads = threads,
+                                           .share = true,
+                                           .sum = s->comm ? pare_ranks_sum : NULL,
+                                           .sum_user = s->comm};
     PARE_TRY(pare_replicas_new(s->ctx, &s->pool, s->graph->plan, &options));
-    s->source_of = pare_alloc(s->ctx, (size_t)pare_replicas_count(s->pool), sizeof *s->source_of);
-    return s->source_of ? PARE_OK : PARE_MEMORY;
+    return pare_gradients_open(s);
 }
 
-pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out,
-                                   const pare_train_graph *graph, pare_teacher *teacher,
-                                   const pare_weights *weights, const pare_data *data, int count,
-                                   int threads)
+pare_status pare_microbatches_open(pare_trainer *t, pare_microbatches *out,
+                                   const pare_train_graph *graph)
 {
-    *out = (pare_microbatches){.ctx = ctx,
+    *out = (pare_microbatches){.ctx = t->ctx,
                                .graph = graph,
-                               .teacher = teacher,
-                               .weights = weights,
-                               .count = count,
+                               .teacher = &t->teacher,
+                               .weights = &t->weights,
+                               .comm = t->options.comm,
+                               .count = t->own_count,
                                .loss_scale = 1};
-    return make(out, data, threads);
+    return make(out, t->data, t->options.threads);
 }
 
 void pare_microbatches_free(pare_microbatches *s)
 {
-    for (int i = 0; i < s->source_count; i++)
-        s->weights->on_device->device->backend->free(s->weights->on_device->device,
-                                                     s->source_of[i].table);
-    pare_free(s->source_of);
+    pare_gradients_close(s);
     if (s->given)
         for (int i = 0; i < s->count * s->teacher->wanted_count; i++) pare_free(s->given[i]);
     pare_replicas_free(s->pool);
@@ -144,6 +137,7 @@ static void select_batch(pare_microbatches *s, const pare_batch *batch, const fl
     s->batch = batch;
     s->values = values;
     s->full = (int)(batch->count / s->graph->rows);
+    if (s->full > s->count) s->full = s->count; /* the others are of other ranks */
 }
 
 /* Runs a batch with the weights of a block; the last microbatches of it may be missing, not a part
@@ -164,75 +158,36 @@ static pare_status run_batch(pare_microbatches *s, const pare_batch *batch, cons
 
 typedef struct learning {
     pare_microbatches *microbatches;
-    const pare_train_graph *graph;
     pare_weights *weights;
-    bool first;
-    double loss;
+    double loss, waiting[PARE_TREE_LEVELS]; /* sums over microbatches */
 } learning;
-
-static pare_status find_source(learning *l, const pare_runner *runner, void **out)
-{
-    pare_microbatches *s = l->microbatches;
-    const int count = l->weights->trained;
-    for (int i = 0; i < s->source_count; i++)
-        if (s->source_of[i].runner == runner) {
-            *out = s->source_of[i].table;
-            return PARE_OK;
-        }
-    const void **from = pare_alloc(s->ctx, (size_t)count, sizeof *from);
-    if (!from) return PARE_MEMORY;
-    for (int k = 0; k < count; k++)
-        from[k] = pare_runner_output(runner, l->graph->gradient_at[k]).data;
-    pare_status st = pare_device_copy(s->ctx, l->weights->on_device->device, out, from,
-                                      (size_t)count * sizeof *from);
-    pare_free(from);
-    if (st == PARE_OK) s->source_of[s->source_count++] = (pare_source){runner, *out};
-    return st;
-}
-
-static pare_status add_device(learning *l, int slice, const pare_runner *runner)
-{
-    const pare_device_weights *on_device = l->weights->on_device;
-    void *from;
-    PARE_TRY(find_source(l, runner, &from));
-    return on_device->device->training->gather(pare_runner_ctx(runner),
-                                               pare_replicas_stream(l->microbatches->pool),
-                                               &on_device->blocks, from, l->first && !slice);
-}
 
 static pare_status add_slice(void *user, int slice, const pare_runner *runner, void *const *teacher)
 {
     learning *l = user;
+    const pare_microbatches *s = l->microbatches;
     (void)teacher;
-    l->loss += (double)*(const float *)pare_runner_output(runner, l->graph->loss).data /
-               (double)l->microbatches->loss_scale;
-    for (int i = 0; !slice && i < l->graph->norm_count; i++)
-        pare_batchnorm_follow(&l->graph->norm[i], l->weights, runner);
-    if (l->weights->on_device) return add_device(l, slice, runner);
-    for (int k = 0; k < l->weights->trained; k++) {
-        const pare_view view = pare_runner_output(runner, l->graph->gradient_at[k]);
-        const float *from = view.data;
-        float *to = l->weights->gradient + l->weights->item[k].at;
-        const int64_t count = l->weights->item[k].tensor->count;
-        if (l->first && !slice)
-            memcpy(to, from, (size_t)count * sizeof *to);
-        else
-            for (int64_t i = 0; i < count; i++) to[i] += from[i];
-    }
-    return PARE_OK;
+    l->loss =
+        pare_tree_add(l->waiting, pare_tree_term_of(slice, s->count),
+                      (double)*(const float *)pare_runner_output(runner, s->graph->loss).data /
+                          (double)s->loss_scale);
+    for (int i = 0; !slice && i < s->graph->norm_count; i++)
+        pare_batchnorm_follow(&s->graph->norm[i], l->weights, runner);
+    return pare_gradients_add(l->microbatches, l->weights, slice, runner);
 }
 
 pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
                                     const pare_loader_batch *batch, const pare_augmented *augmented,
-                                    bool first, double *loss)
+                                    int index, double *loss)
 {
-    learning l = {.microbatches = s, .graph = s->graph, .weights = weights, .first = first};
+    learning l = {.microbatches = s, .weights = weights};
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
     s->source = batch;
     s->augmented = augmented->inputs ? augmented : NULL;
     PARE_TRY(run_batch(s, &s->learnt, weights->value, add_slice, &l));
-    *loss += l.loss;
-    return PARE_OK;
+    *loss = l.loss;
+    PARE_TRY(pare_comm_sum_f64(s->comm, loss, 1));
+    return pare_gradients_end_batch(s, weights, index);
 }
 
 /* --- held-out samples --- */
@@ -240,8 +195,9 @@ pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
 typedef struct tally {
     const pare_train_graph *graph;
     pare_batch batch;
-    double loss; /* sum over microbatches */
-    int64_t microbatches, agreed, right;
+    double *loss;         /* (microbatches): those of this rank; 0 elsewhere */
+    int64_t microbatches; /* where the next one's is */
+    int64_t counts[2];    /* samples whose top-1 is the teacher's, the label */
 } tally;
 
 /* The first of the largest. */
@@ -258,15 +214,14 @@ static pare_status count_slice(void *user, int slice, const pare_runner *runner,
 {
     tally *t = user;
     const pare_train_graph *g = t->graph;
-    t->loss += (double)*(const float *)pare_runner_output(runner, g->loss).data;
-    t->microbatches++;
+    t->loss[t->microbatches++] = (double)*(const float *)pare_runner_output(runner, g->loss).data;
     if (g->logits < 0) return PARE_OK;
     const float *mine = pare_runner_output(runner, g->logits).data;
     const float *its = teacher[g->nodes.teacher_logits];
     for (int64_t r = 0; r < g->rows; r++) {
         int64_t best = top1(mine + r * g->nodes.classes, g->nodes.classes);
-        t->agreed += best == top1(its + r * g->nodes.classes, g->nodes.classes);
-        if (t->batch.label) t->right += best == t->batch.label[slice * g->rows + r];
+        t->counts[0] += best == top1(its + r * g->nodes.classes, g->nodes.classes);
+        if (t->batch.label) t->counts[1] += best == t->batch.label[slice * g->rows + r];
     }
     return PARE_OK;
 }
@@ -282,22 +237,50 @@ static pare_status run_all(pare_trainer *trainer, pare_reader *reader, const flo
     }
 }
 
+/* Every rank runs a stretch of the microbatches. */
+static pare_status score_own(pare_trainer *trainer, const float *values, int64_t all, tally *t)
+{
+    const int64_t rank = pare_comm_rank(trainer->options.comm);
+    const int64_t ranks = pare_comm_size(trainer->options.comm);
+    const int64_t first = all * rank / ranks, count = all * (rank + 1) / ranks - first;
+    pare_reader *reader;
+    t->microbatches = first;
+    if (!count) return PARE_OK;
+    if (trainer->weights.on_device)
+        PARE_TRY(pare_device_weights_check(trainer->weights.on_device, values));
+    PARE_TRY(pare_reader_open(trainer->ctx, &reader, trainer->held_out,
+                              trainer->held_sample + first * trainer->rows, count * trainer->rows,
+                              (int)(trainer->own_count * trainer->rows), trainer->options.threads));
+    const pare_status st = run_all(trainer, reader, values, t);
+    pare_reader_close(reader);
+    return st;
+}
+
+/* Losses are added in order of microbatches, whoever ran them. */
+static pare_status score_all(pare_trainer *trainer, const float *values, int64_t all, tally *t,
+                             pare_distill_score *out)
+{
+    const double samples = (double)(all * trainer->rows);
+    double loss = 0;
+    PARE_TRY(score_own(trainer, values, all, t));
+    PARE_TRY(pare_ranks_join(trainer->options.comm, t->loss, all));
+    PARE_TRY(pare_comm_allreduce(trainer->options.comm, t->counts, 2, PARE_COMM_SUM_U64));
+    for (int64_t i = 0; i < all; i++) loss += t->loss[i];
+    *out = (pare_distill_score){.loss = loss / (double)all, .agreement = -1, .top1 = -1};
+    if (t->graph->logits < 0) return PARE_OK;
+    out->agreement = (double)t->counts[0] / samples;
+    if (trainer->held_labels) out->top1 = (double)t->counts[1] / samples;
+    return PARE_OK;
+}
+
 pare_status pare_trainer_score(pare_trainer *trainer, const float *values, pare_distill_score *out)
 {
+    const int64_t all = trainer->held_count / trainer->rows;
     tally t = {.graph = &trainer->check};
-    pare_reader *reader;
-    pare_device_weights *on_device = trainer->weights.on_device;
-    if (on_device) PARE_TRY(pare_device_weights_check(on_device, values));
-    PARE_TRY(pare_reader_open(trainer->ctx, &reader, trainer->held_out, trainer->held_sample,
-                              trainer->held_count, (int)trainer->batch, trainer->options.threads));
-    const pare_status st = run_all(trainer, reader, values, &t);
-    pare_reader_close(reader);
-    const double samples = (double)(t.microbatches * trainer->rows);
-    *out =
-        (pare_distill_score){.loss = t.loss / (double)t.microbatches, .agreement = -1, .top1 = -1};
-    if (t.graph->logits < 0) return st;
-    out->agreement = (double)t.agreed / samples;
-    if (trainer->held_labels) out->top1 = (double)t.right / samples;
+    t.loss = pare_alloc(trainer->ctx, (size_t)all, sizeof *t.loss);
+    if (!t.loss) return PARE_MEMORY;
+    const pare_status st = score_all(trainer, values, all, &t, out);
+    pare_free(t.loss);
     return st;
 }
 
@@ -384,5 +367,7 @@ pare_status pare_microbatches_find_nonfinite(pare_microbatches *s, const char *w
         if (st == PARE_OK) st = pare_runner_run(runner);
     }
     pare_runner_free(runner);
-    return st == PARE_OK ? fail_nonfinite(s, &found, what, hint) : st;
+    if (st == PARE_OK && found.found) st = fail_nonfinite(s, &found, what, hint);
+    PARE_TRY(pare_comm_settle(s->comm, st));
+    return fail_nonfinite(s, &found, what, hint); /* no rank finds it */
 }

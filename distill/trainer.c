@@ -10,6 +10,23 @@ enum { SLICES = 8, HELD_OUT = 50 }; /* one of HELD_OUT samples is held out */
 
 /* --- microbatches --- */
 
+/* Ranks get blocks of microbatches that are subtrees of the sum over them. */
+static pare_status share_microbatches(pare_trainer *t)
+{
+    const int ranks = pare_comm_size(t->options.comm), own = t->microbatch_count / ranks;
+    if (t->microbatch_count % ranks || (ranks > 1 && own & (own - 1)))
+        return PARE_FAIL(t->ctx, USAGE,
+                         "%s: %d processes cannot share the %d microbatch%s of a batch of %" PRId64
+                         ": each needs 1, 2, 4 or another power of two; choose another number of "
+                         "processes%s",
+                         t->student->path, ranks, t->microbatch_count,
+                         t->microbatch_count == 1 ? "" : "es", t->batch,
+                         t->microbatch_count == SLICES ? "" : " or another --batch");
+    t->own_count = own;
+    t->own_first = own * pare_comm_rank(t->options.comm);
+    return PARE_OK;
+}
+
 /* Of a student with a batch of its own: that. Else the largest number of microbatches up to 8 that
    cuts the batch into equal ones which the teacher can take. */
 static pare_status choose_microbatches(pare_trainer *t)
@@ -24,11 +41,6 @@ static pare_status choose_microbatches(pare_trainer *t)
     t->microbatch_count = SLICES;
     if (fixed) {
         int64_t count = t->batch / fixed > 0 ? t->batch / fixed : 1;
-        if (count * fixed != t->batch)
-            pare_log(t->ctx, PARE_LOG_WARNING,
-                     "%s: its batch is fixed to %" PRId64 "; batches have %" PRId64
-                     " samples instead of %" PRId64,
-                     t->student->path, fixed, count * fixed, t->batch);
         t->batch = count * fixed;
         t->microbatch_count = (int)count;
     }
@@ -37,7 +49,25 @@ static pare_status choose_microbatches(pare_trainer *t)
         (t->batch % t->microbatch_count || (teacher && t->batch / t->microbatch_count % teacher)))
         t->microbatch_count--;
     t->rows = t->batch / t->microbatch_count;
-    return PARE_OK;
+    return share_microbatches(t);
+}
+
+pare_status pare_distill_check_ranks(pare_ctx *ctx, const pare_model *teacher,
+                                     const pare_model *student, pare_data *data,
+                                     const pare_distill_options *options)
+{
+    pare_trainer t = {
+        .ctx = ctx, .options = *options, .teacher_file = teacher, .student = student, .data = data};
+    return options->comm ? choose_microbatches(&t) : PARE_OK;
+}
+
+static void warn_batch(const pare_trainer *t)
+{
+    if (t->batch != t->options.batch)
+        pare_log(t->ctx, PARE_LOG_WARNING,
+                 "%s: its batch is fixed to %" PRId64 "; batches have %" PRId64
+                 " samples instead of %" PRId64,
+                 t->student->path, t->rows, t->batch, t->options.batch);
 }
 
 /* --- samples --- */
@@ -201,19 +231,29 @@ static pare_status choose_steps(pare_trainer *t)
 
 /* --- the stream of samples --- */
 
+/* A mixed image is made of two samples of a batch, which may be of different ranks. */
+bool pare_trainer_reads_all(const pare_trainer *t)
+{
+    return !t->options.comm || t->options.augment.mixup > 0;
+}
+
 static pare_status open_stream(pare_trainer *t, int64_t step)
 {
     const pare_distill_options *o = &t->options;
     const int64_t samples = o->accumulate * t->batch;
+    const bool whole = pare_trainer_reads_all(t);
+    const int64_t first = whole ? 0 : t->own_first * t->rows;
     const pare_loader_options options = {.seed = o->seed,
                                          .samples = t->sample,
                                          .count = t->sample_count,
-                                         .start = o->start + step * samples,
+                                         .start = o->start + step * samples + first,
                                          .end = o->start + t->steps * samples,
-                                         .batch = (int)t->batch,
+                                         .every = t->batch,
+                                         .batch = (int)(whole ? t->batch : t->own_count * t->rows),
                                          .threads = o->threads};
     PARE_TRY(pare_augmented_open(t->ctx, &t->augmented, &o->augment, o->seed, t->student, t->data,
-                                 t->microbatch_count, t->rows));
+                                 t->own_count, t->rows));
+    if (whole) t->augmented.first = t->own_first;
     return pare_loader_open(t->ctx, &t->stream, t->data, &options);
 }
 
@@ -286,11 +326,13 @@ static size_t running_bytes(const pare_trainer *t)
 
 static void report_memory(const pare_trainer *t)
 {
-    const int blocks = 4 + (t->weights.exp_avg_sq != NULL) + (t->weights.ema != NULL);
-    size_t here = (size_t)blocks * t->weights.floats * sizeof(float), there = 0;
+    const pare_weights *w = &t->weights;
+    const int blocks =
+        4 + (w->exp_avg_sq != NULL) + (w->ema != NULL) + (w->waiting ? w->levels : 0);
+    size_t here = (size_t)blocks * w->floats * sizeof(float), there = 0;
     if (t->stream) here += pare_loader_bytes(t->stream);
     if (t->options.device)
-        there = running_bytes(t) + t->weights.on_device->bytes;
+        there = running_bytes(t) + w->on_device->bytes;
     else
         here += running_bytes(t);
     t->options.planned(t->options.planned_user, here, there);
@@ -301,6 +343,8 @@ static pare_status make_plans(pare_trainer *t)
     pare_weights *w = &t->weights;
     if (!t->options.train_zeros)
         PARE_TRY(pare_weights_keep_sparsity(w, t->options.zeros_from, t->student->path));
+    w->microbatches = t->own_count;
+    w->batches = t->options.accumulate;
     PARE_TRY(pare_weights_open(w, &t->options));
     float *trained = w->on_device ? w->on_device->blocks.value : NULL;
     PARE_TRY(pare_train_graph_plan(&t->learn, w, trained));
@@ -310,13 +354,10 @@ static pare_status make_plans(pare_trainer *t)
 
 static pare_status make_microbatches(pare_trainer *t)
 {
-    const int threads = t->options.threads, count = t->microbatch_count;
-    PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : threads, t->options.device));
-    PARE_TRY(pare_microbatches_open(t->ctx, &t->learning, &t->learn, &t->teacher, &t->weights,
-                                    t->data, count, threads));
-    PARE_TRY(pare_microbatches_open(t->ctx, &t->checking, &t->check, &t->teacher, &t->weights,
-                                    t->data, count, threads));
-    return PARE_OK;
+    PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : t->options.threads,
+                                t->options.device));
+    PARE_TRY(pare_microbatches_open(t, &t->learning, &t->learn));
+    return pare_microbatches_open(t, &t->checking, &t->check);
 }
 
 pare_status pare_trainer_open(pare_trainer *t)
@@ -325,6 +366,7 @@ pare_status pare_trainer_open(pare_trainer *t)
     PARE_TRY(check_terms(t));
     PARE_TRY(check_precision(t));
     PARE_TRY(choose_microbatches(t));
+    warn_batch(t);
     PARE_TRY(choose_samples(t));
     PARE_TRY(need_labels(t));
     PARE_TRY(choose_steps(t));
@@ -346,8 +388,7 @@ static pare_status freeze_norms(pare_trainer *t)
 {
     pare_microbatches_free(&t->learning);
     if (t->weights.on_device) PARE_TRY(pare_device_weights_upload_statistics(t->weights.on_device));
-    return pare_microbatches_open(t->ctx, &t->learning, &t->late, &t->teacher, &t->weights, t->data,
-                                  t->microbatch_count, t->options.threads);
+    return pare_microbatches_open(t, &t->learning, &t->late);
 }
 
 pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)

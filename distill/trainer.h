@@ -8,6 +8,16 @@
 #include "distill/graph.h"
 #include "distill/optimizer.h"
 
+/* --- several processes, ranks, that train together (ranks.c) --- */
+
+/* The sum over ranks in the tree of tree_sum.h, in all of them: of (count) f32 or f64. comm: a
+   pare_comm; the function is that of pare_replicas_options. */
+PARE_NODISCARD pare_status pare_ranks_sum(void *comm, pare_dtype dtype, void *x, int64_t count);
+/* What each number is in one rank, and 0 in the others, it becomes in all. */
+PARE_NODISCARD pare_status pare_ranks_join(pare_comm *comm, double *x, int64_t count);
+/* The sum over ranks (pare_hash_sum) in all of them. */
+PARE_NODISCARD pare_status pare_ranks_sum_hash(pare_comm *comm, pare_hash *x);
+
 /* --- a graph on the microbatches of a batch --- */
 
 /* Called in order of microbatches, one at a time. teacher[k]: what the teacher gave for the slice.
@@ -20,8 +30,9 @@ typedef struct pare_microbatches {
     const pare_train_graph *graph;
     pare_teacher *teacher;
     const pare_weights *weights;
+    pare_comm *comm; /* of the ranks; NULL: one */
     pare_replicas *pool;
-    int count;                     /* microbatches of a batch */
+    int count;                     /* microbatches of a batch that this rank runs */
     void **given;                  /* (count, wanted of the teacher) */
     size_t *sample;                /* (student's inputs): bytes of one sample */
     int input_count;               /* of the student */
@@ -40,35 +51,47 @@ typedef struct pare_microbatches {
     void *user;
 } pare_microbatches;
 
-PARE_NODISCARD pare_status pare_microbatches_open(pare_ctx *ctx, pare_microbatches *out,
-                                                  const pare_train_graph *graph,
-                                                  pare_teacher *teacher,
-                                                  const pare_weights *weights,
-                                                  const pare_data *data, int count, int threads);
+typedef struct pare_trainer pare_trainer;
+
+/* graph: one of the trainer's, with a plan. */
+PARE_NODISCARD pare_status pare_microbatches_open(pare_trainer *trainer, pare_microbatches *out,
+                                                  const pare_train_graph *graph);
 void pare_microbatches_free(pare_microbatches *microbatches);
 
-/* Gradients and loss of a batch, its images augmented: the loss' sum over microbatches is added to
- *loss, gradients to the weights' block, or set where first is true. */
+/* Gradients and loss of batch 0, 1, ... of a step, its images augmented; *loss: its sum over all
+   ranks' microbatches. After the last batch the weights' block has the gradients of the step. */
 PARE_NODISCARD pare_status pare_microbatches_learn(pare_microbatches *microbatches,
                                                    pare_weights *weights,
                                                    const pare_loader_batch *batch,
-                                                   const pare_augmented *augmented, bool first,
+                                                   const pare_augmented *augmented, int index,
                                                    double *loss);
 
+/* gradients.c: the sum of gradients that a step is made of. Microbatches in their order, and after
+   the last of a batch its end. */
+PARE_NODISCARD pare_status pare_gradients_open(pare_microbatches *microbatches);
+void pare_gradients_close(pare_microbatches *microbatches);
+PARE_NODISCARD pare_status pare_gradients_add(pare_microbatches *microbatches,
+                                              const pare_weights *weights, int slice,
+                                              const pare_runner *runner);
+PARE_NODISCARD pare_status pare_gradients_end_batch(pare_microbatches *microbatches,
+                                                    const pare_weights *weights, int batch);
+
 /* Fails with the first node whose result is not finite when the batch last learnt from is run
-   again; what: the reason for the search ("step 3: the loss is NaN"); hint: what to do. */
+   again, in the first rank that has one; what: the reason for the search ("step 3: the loss is
+   NaN"); hint: what to do. */
 PARE_NODISCARD pare_status pare_microbatches_find_nonfinite(pare_microbatches *microbatches,
                                                             const char *what, const char *hint);
 
 /* --- all that a training holds --- */
 
-typedef struct pare_trainer {
+struct pare_trainer {
     pare_ctx *ctx;
     pare_distill_options options; /* threads, warmup and validate_every settled */
     const pare_model *teacher_file, *student;
     pare_data *data;
-    int64_t rows, batch; /* of a slice, of a batch */
-    int microbatch_count;
+    int64_t rows, batch;              /* of a slice, of a batch */
+    int microbatch_count;             /* of a batch */
+    int own_count, own_first;         /* of this rank, and before them */
     int64_t *sample, sample_count;    /* that are trained on */
     pare_data *held_out;              /* the data that held-out samples are of */
     int64_t *held_sample, held_count; /* whole microbatches */
@@ -85,11 +108,13 @@ typedef struct pare_trainer {
     pare_loader *stream;
     pare_augmented augmented;
     int estimated; /* BatchNormalization nodes whose statistics are no longer the student's */
-} pare_trainer;
+};
 
 /* Makes everything ready but the stream of samples: batch and microbatches, which samples are held
    out, graphs, plans, runners. */
 PARE_NODISCARD pare_status pare_trainer_open(pare_trainer *trainer);
+/* Does every rank read whole batches, not its own samples of them alone? */
+bool pare_trainer_reads_all(const pare_trainer *trainer);
 /* Opens the stream after so many steps, and tells how much memory the training takes. */
 PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t step);
 /* To be called before every step, whose number is the steps done so far: after half of them the
@@ -160,8 +185,9 @@ typedef struct pare_checkpointer {
 } pare_checkpointer;
 
 /* For a trainer that is open, and its state. Asked to resume, it reads the checkpoint, if there is
-   one. A trainer whose options name no checkpoint gets a keeper that does nothing. Fails as
-   pare_checkpoint_read, pare_fingerprint_make. */
+   one; rank 0 does, and the others get what it has read. A trainer whose options name no checkpoint
+   gets a keeper that does nothing. Fails as pare_checkpoint_read, pare_fingerprint_make, and where
+   ranks were given different trainings. */
 PARE_NODISCARD pare_status pare_checkpointer_open(pare_checkpointer *keeper,
                                                   const pare_trainer *trainer,
                                                   pare_train_state *state);
@@ -171,8 +197,8 @@ void pare_checkpointer_free(pare_checkpointer *keeper);
 PARE_NODISCARD pare_status pare_checkpointer_check(pare_ctx *ctx,
                                                    const pare_distill_checkpoint *checkpoint);
 
-/* Writes a checkpoint, unless the file holds this step. A disk that is full, or no place to write
-   to any more, is a warning, one until it is over. */
+/* Rank 0 writes a checkpoint, unless the file holds this step. A disk that is full, or no place to
+   write to any more, is a warning, one until it is over. */
 PARE_NODISCARD pare_status pare_checkpointer_save(pare_checkpointer *keeper);
 
 #endif

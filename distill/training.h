@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distillation: a student net learns, from inputs alone, to give what its teacher gives. Training
    is a run of a gradient graph in deterministic execution: the student's nodes, the loss after them
-   and their gradients, on equal microbatches of every batch whose gradients are added in order, so
-   that the same seed gives the same bytes whatever the threads. */
+   and their gradients, on equal microbatches of every batch whose gradients are added in one tree
+   (runtime/base/tree_sum.h), so that the same seed gives the same bytes whatever the threads and
+   processes. */
 #ifndef PARE_DISTILL_TRAINING_H
 #define PARE_DISTILL_TRAINING_H
 
 #include "formats/data.h"
 #include "runtime/base/arena.h"
+#include "runtime/comm/comm.h"
 #include "runtime/graph/graph.h"
 #include "runtime/device/device.h"
 
@@ -184,6 +186,10 @@ typedef struct pare_distill_options {
     int threads;         /* 0: all cores; changes no result */
     pare_device *device; /* where it trains; NULL: the CPU. The same bytes in every run, but not
                             those of the CPU. */
+    pare_comm *comm;     /* processes that train together, each with the same options; NULL: one.
+                            The result is that of one process. Their number divides the number of
+                            microbatches of a batch (8 where that divides the batch) into powers of
+                            two. */
 
     const int64_t *samples; /* indices into the data; NULL: all */
     int64_t sample_count;
@@ -255,12 +261,19 @@ typedef struct pare_distill_result {
    PARE_INPUT: outputs or features of the two nets do not match, a tensor that does not exist,
    labels that are missing or out of range, too few samples, nothing to train, a loss that is not
    finite, in FP16 by no scale from 1 on (with the step, and the first node whose result is not), a
-   checkpoint that is in the way,
-   cut, damaged or of another run (with the fact that differs); PARE_UNSUPPORTED: as of plans.
-   After a failure the student is as it was. */
+   checkpoint that is in the way, cut, damaged or of another run (with the fact that differs);
+   PARE_UNSUPPORTED: as of plans; PARE_USAGE: processes that cannot share the microbatches.
+   After a failure the student is as it was. Of several processes each is to call it; all have the
+   result, or the failure of the first that failed. Rank 0 alone writes checkpoints. */
 PARE_NODISCARD pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out,
                                         const pare_model *teacher, pare_model *student,
                                         pare_data *data, const pare_distill_options *options);
+
+/* Fails where pare_distill would because these processes cannot share the microbatches of a batch.
+   It reads no samples. */
+PARE_NODISCARD pare_status pare_distill_check_ranks(pare_ctx *ctx, const pare_model *teacher,
+                                                    const pare_model *student, pare_data *data,
+                                                    const pare_distill_options *options);
 
 #ifdef __cplusplus
 }

@@ -211,6 +211,7 @@ void pare_weights_free(pare_weights *w)
     pare_free(w->item);
     pare_free(w->value);
     pare_free(w->gradient);
+    pare_free(w->waiting);
     pare_free(w->exp_avg);
     pare_free(w->exp_avg_sq);
     pare_free(w->ema);
@@ -277,12 +278,17 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
         w->item[i].at = w->floats;
         w->floats += pare_align_up((size_t)w->item[i].tensor->count, ALIGN);
     }
+    w->levels = pare_tree_levels(w->microbatches) + pare_tree_levels(w->batches);
     PARE_TRY(block(w, &w->value));
     PARE_TRY(block(w, &w->gradient));
     PARE_TRY(block(w, &w->exp_avg));
     PARE_TRY(block(w, &w->best));
     if (options->optimizer == PARE_OPTIMIZER_ADAMW) PARE_TRY(block(w, &w->exp_avg_sq));
     if (options->ema_decay > 0) PARE_TRY(block(w, &w->ema));
+    if (w->levels && !options->device) {
+        w->waiting = pare_alloc(w->ctx, (size_t)w->levels * w->floats, sizeof *w->waiting);
+        if (!w->waiting) return PARE_MEMORY;
+    }
     for (int i = 0; i < w->count; i++) {
         const pare_weight *item = &w->item[i];
         memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
@@ -290,6 +296,11 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
     if (w->ema) memcpy(w->ema, w->value, w->floats * sizeof *w->value);
     return options->device ? pare_device_weights_open(w->ctx, &w->on_device, options->device, w)
                            : PARE_OK;
+}
+
+size_t pare_weights_trained_floats(const pare_weights *w)
+{
+    return w->trained < w->count ? w->item[w->trained].at : w->floats;
 }
 
 /* Statistics have no moments: their place in that block is free for the note. */

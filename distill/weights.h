@@ -26,9 +26,12 @@ typedef struct pare_weights {
     size_t capacity;
     size_t floats; /* of a block; the gaps between tensors stay 0 */
     float *value, *gradient;
-    float *exp_avg, *exp_avg_sq;           /* moments; SGD: the momentum buffer, and none */
-    float *ema;                            /* of the weights; NULL: none */
-    float *best;                           /* what was validated as best */
+    int microbatches, batches;   /* of a batch, of a step; 0: one. Set before the blocks are made */
+    int levels;                  /* at which sums of gradients over them wait */
+    float *waiting;              /* (levels) blocks; NULL: none, or they are on the device */
+    float *exp_avg, *exp_avg_sq; /* moments; SGD: the momentum buffer, and none */
+    float *ema;                  /* of the weights; NULL: none */
+    float *best;                 /* what was validated as best */
     struct pare_device_weights *on_device; /* where they are trained on a device; NULL: here */
 } pare_weights;
 
@@ -59,6 +62,9 @@ void pare_weights_choose(pare_weights *weights, const bool *keep);
 PARE_NODISCARD pare_status pare_weights_open(pare_weights *weights,
                                              const pare_distill_options *options);
 
+/* Floats of a block that are trained; after them statistics. */
+size_t pare_weights_trained_floats(const pare_weights *weights);
+
 /* Notes the running statistics, and takes them back to what was noted. */
 void pare_weights_note_statistics(pare_weights *weights);
 void pare_weights_restore_statistics(pare_weights *weights);
@@ -88,7 +94,7 @@ typedef struct pare_device_weights {
     pare_ctx *ctx;
     pare_device *device;
     const pare_weights *weights;
-    size_t trained; /* floats of a block that are trained; after them statistics */
+    size_t trained; /* floats of a block */
     size_t bytes;   /* of the device's memory */
     float *floats;  /* all blocks */
     void *tables;   /* masks, tensors, pieces, room for sums */

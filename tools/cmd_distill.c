@@ -140,7 +140,8 @@ static pare_status read_options(job *j)
     d->threads = (int)o->common.threads;
     d->planned = planned;
     d->planned_user = j->tool;
-    d->event = pare_distill_log_event;
+    d->comm = j->tool->comm;
+    d->event = pare_tool_leads(j->tool) ? pare_distill_log_event : NULL;
     d->event_user = &j->log;
     d->event_tensors = o->tensorboard != NULL;
     return PARE_OK;
@@ -172,6 +173,7 @@ static pare_status open_all(job *j)
                                          j->source.input_count));
     j->options.held_out = j->held_out;
     warn_same_data(j);
+    PARE_TRY(pare_distill_check_ranks(ctx, j->teacher, j->student, j->source.data, &j->options));
     PARE_TRY(pare_tool_open_device(j->tool));
     j->options.device = j->tool->device;
     PARE_TRY(pare_qat_make(&j->qat, j->student));
@@ -258,7 +260,7 @@ static pare_status report(job *j)
 /* An interruption before the first step: there is nothing to write. */
 static pare_status log_untrained(job *j, pare_status st)
 {
-    if (st != PARE_INTERRUPTED) return st;
+    if (st != PARE_INTERRUPTED || !pare_tool_leads(j->tool)) return st;
     pare_checkpoint_log(j->tool, &j->options.checkpoint, j->result.checkpoint);
     return pare_fail_prefix(j->tool->ctx, st, "%s: is not written, for nothing is trained yet",
                             j->o->output);
@@ -296,19 +298,29 @@ static pare_status write_or_log(job *j)
     return st;
 }
 
-static pare_status train(job *j)
+/* Where it keeps what it writes, and room for the result. */
+static pare_status prepare(job *j, pare_output **room)
 {
-    pare_output *room;
     const char *const outputs[] = {j->o->output, j->o->log, j->o->common.json};
-    pare_model *student = j->qat.qat ? pare_qat_graph(j->qat.qat) : j->student;
-    PARE_TRY(pare_tensorboard_prepare(j->tool->ctx, j->o->tensorboard));
-    PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint));
+    if (pare_tool_leads(j->tool)) {
+        PARE_TRY(pare_tensorboard_prepare(j->tool->ctx, j->o->tensorboard));
+        PARE_TRY(pare_checkpoint_prepare(j->tool, &j->o->checkpoint));
+    }
     PARE_TRY(pare_checkpoint_at(j->tool, &j->o->checkpoint, "checkpoint.pare", outputs, 3,
                                 &j->options.checkpoint));
+    if (!pare_tool_leads(j->tool)) return PARE_OK;
     pare_checkpoint_log_none(j->tool, &j->options.checkpoint);
-    PARE_TRY(reserve(j, &room));
+    return reserve(j, room);
+}
+
+static pare_status train(job *j)
+{
+    pare_output *room = NULL;
+    pare_model *student = j->qat.qat ? pare_qat_graph(j->qat.qat) : j->student;
+    PARE_TRY(prepare(j, &room));
     const pare_status st = distill(j, student);
     pare_output_discard(room);
+    if (!pare_tool_leads(j->tool)) return st;
     PARE_TRY(log_untrained(j, st));
     if (j->result.end == PARE_DISTILL_INTERRUPTED)
         j->tool->ctx->interrupted = NULL; /* heard: what is left is to write the best */
@@ -344,12 +356,14 @@ const pare_command pare_command_distill = {
         "student's file with other weights. Zeros of pruned weights stay. The weights that\n"
         "are best on held-out samples are the result; Ctrl-C ends the training and writes\n"
         "the best so far, before the first step nothing. Same options, same bytes, whatever\n"
-        "--threads. With --checkpoint a training that was stopped or killed continues by the\n"
-        "same command with --resume, to the same bytes.",
+        "--threads, and whatever the number of processes that mpirun starts. With --checkpoint\n"
+        "a training that was stopped or killed continues by the same command with --resume, to\n"
+        "the same bytes.",
     .example = "pare distill --teacher resnet.onnx --student resnet.half.onnx --data "
                "data/train.h5 -o resnet.tuned.onnx",
     .options = table,
     .size = sizeof(distill_options),
+    .ranks = true,
     .defaults = &defaults,
     .check = check,
     .run = run,

@@ -92,6 +92,11 @@ pare_status pare_comm_settle(pare_comm *c, pare_status status)
     return worst ? adopt(c, c->size - (int)(worst >> 8), (pare_status)(worst & 0xff)) : PARE_OK;
 }
 
+void pare_comm_forget(pare_comm *c)
+{
+    if (c && !c->broken) c->failed = PARE_OK;
+}
+
 /* --- joining --- */
 
 /* Ranks of this machine that may use the same cores share them. */
@@ -191,15 +196,27 @@ pare_status pare_comm_same(pare_comm *c, const char *what, const void *data, siz
 
 /* --- sums in a fixed order --- */
 
-static void add(float *to, const float *from, size_t count)
-{
-    for (size_t i = 0; i < count; i++) to[i] += from[i];
-}
+/* Numbers that are summed: of so many bytes each, and how two arrays of them are added. */
+typedef struct summed {
+    size_t each;
+    void (*add)(void *to, const void *from, size_t count);
+} summed;
+
+#define ADD(type, ctype)                                                                           \
+    static void add_##type(void *to, const void *from, size_t count)                               \
+    {                                                                                              \
+        ctype *sum = to;                                                                           \
+        const ctype *x = from;                                                                     \
+        for (size_t i = 0; i < count; i++) sum[i] += x[i];                                         \
+    }
+ADD(f32, float)
+ADD(f64, double)
 
 /* Any size: to rank 0 along the tree, then back. */
-static pare_status sum_to_first(pare_comm *c, float *data, float *other, size_t count)
+static pare_status sum_to_first(pare_comm *c, const summed *s, char *data, char *other,
+                                size_t count)
 {
-    const size_t bytes = count * sizeof *data;
+    const size_t bytes = count * s->each;
     for (int step = 1; step < c->size; step *= 2) {
         if (c->rank % (2 * step)) {
             PARE_TRY(c->transport->send(c->transport, data, bytes, c->rank - step));
@@ -207,14 +224,15 @@ static pare_status sum_to_first(pare_comm *c, float *data, float *other, size_t 
         }
         if (c->rank + step >= c->size) continue;
         PARE_TRY(c->transport->receive(c->transport, other, bytes, c->rank + step));
-        add(data, other, count);
+        s->add(data, other, count);
     }
     return c->transport->broadcast(c->transport, data, bytes, 0);
 }
 
 /* A power of two: neighbours swap halves and add, then pairs, ...; what each then has of the sum
    goes the way back. Adding is commutative: both orders of two are the same bytes. */
-static pare_status sum_by_halves(pare_comm *c, float *data, float *other, size_t count)
+static pare_status sum_by_halves(pare_comm *c, const summed *s, char *data, char *other,
+                                 size_t count)
 {
     size_t first[32], all[32]; /* the part that this rank has before each step */
     int steps = 0;
@@ -225,9 +243,9 @@ static pare_status sum_by_halves(pare_comm *c, float *data, float *other, size_t
         const bool upper = c->rank & step;
         const size_t keep = upper ? at + low : at, give = upper ? at : at + low;
         const size_t kept = upper ? high : low, given = upper ? low : high;
-        PARE_TRY(c->transport->exchange(c->transport, data + give, given * sizeof *data, other,
-                                        kept * sizeof *data, c->rank ^ step));
-        add(data + keep, other, kept);
+        PARE_TRY(c->transport->exchange(c->transport, data + give * s->each, given * s->each, other,
+                                        kept * s->each, c->rank ^ step));
+        s->add(data + keep * s->each, other, kept);
         first[steps + 1] = keep;
         all[steps + 1] = kept;
     }
@@ -235,21 +253,31 @@ static pare_status sum_by_halves(pare_comm *c, float *data, float *other, size_t
         const size_t mine = first[steps + 1], size = all[steps + 1];
         const size_t theirs =
             mine == first[steps] && size < all[steps] ? mine + size : first[steps];
-        PARE_TRY(c->transport->exchange(c->transport, data + mine, size * sizeof *data,
-                                        data + theirs, (all[steps] - size) * sizeof *data,
+        PARE_TRY(c->transport->exchange(c->transport, data + mine * s->each, size * s->each,
+                                        data + theirs * s->each, (all[steps] - size) * s->each,
                                         c->rank ^ (1 << steps)));
     }
     return PARE_OK;
 }
 
-pare_status pare_comm_sum_f32(pare_comm *c, float *data, size_t count)
+static pare_status sum(pare_comm *c, const summed *s, void *data, size_t count)
 {
     if (!c) return PARE_OK;
     const bool power = !(c->size & (c->size - 1));
-    float *other = pare_alloc(c->ctx, power ? (count + 1) / 2 : count, sizeof *other);
+    char *other = pare_alloc(c->ctx, power ? (count + 1) / 2 : count, s->each);
     pare_status st = pare_comm_settle(c, other ? PARE_OK : PARE_MEMORY);
     if (st == PARE_OK)
-        st = checked(c, (power ? sum_by_halves : sum_to_first)(c, data, other, count));
+        st = checked(c, (power ? sum_by_halves : sum_to_first)(c, s, data, other, count));
     pare_free(other);
     return st;
+}
+
+pare_status pare_comm_sum_f32(pare_comm *c, float *data, size_t count)
+{
+    return sum(c, &(summed){sizeof *data, add_f32}, data, count);
+}
+
+pare_status pare_comm_sum_f64(pare_comm *c, double *data, size_t count)
+{
+    return sum(c, &(summed){sizeof *data, add_f64}, data, count);
 }

@@ -44,6 +44,9 @@ const char *pare_comm_library(const pare_comm *comm);
 /* Gives every rank the status and message of the lowest rank that failed, here or before; PARE_OK
    where none did. A message of another rank than 0 begins with it: "rank 2 (node7): ". */
 PARE_NODISCARD pare_status pare_comm_settle(pare_comm *comm, pare_status status);
+/* Goes on after a failure that all ranks have and that ends no job: a stop that was asked for. Its
+   message is the context's until pare_ctx_clear. Nothing after a failure of MPI itself. */
+void pare_comm_forget(pare_comm *comm);
 
 /* PARE_INPUT in all ranks where one has other bytes than rank 0: "has another WHAT than rank 0". */
 PARE_NODISCARD pare_status pare_comm_same(pare_comm *comm, const char *what, const void *data,
@@ -62,6 +65,7 @@ PARE_NODISCARD pare_status pare_comm_allreduce(pare_comm *comm, void *data, size
    (rank 0 + rank 1), then pairs of neighbours, and so on; a rest joins at its level. In a job whose
    size is a power of two each rank sends and receives about 2 * count numbers. */
 PARE_NODISCARD pare_status pare_comm_sum_f32(pare_comm *comm, float *data, size_t count);
+PARE_NODISCARD pare_status pare_comm_sum_f64(pare_comm *comm, double *data, size_t count);
 
 /* Copies of the root's bytes in all ranks. */
 PARE_NODISCARD pare_status pare_comm_broadcast(pare_comm *comm, void *data, size_t bytes, int root);

@@ -7,6 +7,7 @@
 #define PARE_RUNTIME_DEVICE_TRAINING_H
 
 #include "runtime/base/both.h"
+#include "runtime/base/tree_sum.h"
 #include "runtime/base/types.h"
 #include "runtime/device/device.h"
 
@@ -78,7 +79,8 @@ PARE_BOTH float pare_train_hold(float value, float start)
     return fminf(fmaxf(value, start / most), start * most);
 }
 
-/* y[0] = ((x[0] + x[1]) + x[2]) + ..., and so every y: pare.SliceSum of one tensor. */
+/* Every y is the sum of all x in the tree of tree_sum.h: pare.SliceSum of one tensor. x[i] and y[i]
+   may be the same. */
 typedef struct pare_slice_sums {
     pare_dtype dtype; /* f32 or f64 */
     int64_t count;
@@ -106,6 +108,8 @@ enum { PARE_TRAIN_CHUNK = 4096 }; /* most elements of a chunk */
 typedef struct pare_train_blocks {
     float *value, *gradient, *exp_avg;
     float *exp_avg_sq, *ema; /* or NULL */
+    float *waiting;          /* (levels) blocks: sums of gradients; NULL: none waits */
+    int64_t floats;          /* of a block */
     const float *start;      /* values at the beginning, where scales are learned; or NULL */
     const uint8_t *zero;     /* masks; NULL: none */
     const pare_train_tensor *tensor;
@@ -116,9 +120,10 @@ typedef struct pare_train_blocks {
 
 struct pare_training_table {
     pare_status (*slices)(pare_ctx *ctx, pare_stream *stream, const pare_slice_sums *sums);
-    /* Adds from[tensor] to the block of gradients, or sets it. from: (tensors) on the device. */
+    /* from[tensor], (tensors) on the device, are a term of the sum of gradients; NULL: the block of
+       gradients is. The result waits, or is the block of gradients. */
     pare_status (*gather)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
-                          const float *const *from, bool set);
+                          const float *const *from, pare_tree_term term);
     /* Clears gradients of elements that stay 0, scales those of learned scales; sum[0] becomes the
        sum of all squares. */
     pare_status (*squares)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks);

@@ -79,6 +79,7 @@ void pare_replicas_free(pare_replicas *r)
     pare_free(r->phase);
     pare_free(r->from);
     pare_free(r->to);
+    pare_free(r->whole);
     pare_free(r);
 }
 

@@ -35,6 +35,11 @@ typedef struct pare_replicas_options {
     bool concurrent; /* on a device: threads as on the CPU, each with a replica; else one thread */
     bool overlap; /* on a device: two replicas in turn; while one computes, the inputs of the other
                      are copied. On the CPU: nothing changes. */
+    /* For SliceSum over the items of several pools, each in a process of its own: y, (count) in
+       host memory, is this pool's sum and becomes that of all, the same in each. Called by the
+       thread that runs the pool, in the same order in each. NULL: this pool has all items. */
+    pare_status (*sum)(void *user, pare_dtype dtype, void *y, int64_t count);
+    void *sum_user;
 } pare_replicas_options;
 
 /* All cores, one replica for each. */
@@ -57,10 +62,11 @@ typedef struct pare_batch_work {
 
 /* The plan must outlive the pool; where there is more than one thread it should be for one thread.
 
-   A plan with pare.SliceSum nodes, as training has them, and more than one item runs `items` items
-   together, the microbatches of a batch: the output of such a node is the sum over all items, added
-   in their order ((x0 + x1) + x2) + ..., the same in each. It has a replica for each item and, on a
-   device, a shared stream. PARE_UNSUPPORTED: a device that cannot sum. */
+   A plan with pare.SliceSum nodes, as training has them, and more than one item (or a function for
+   sums over several pools) runs `items` items together, the microbatches of a batch: the output of
+   such a node is the sum over all items, in their tree (runtime/base/tree_sum.h), the same in each.
+   It has a replica for each item and, on a device, a shared stream. PARE_UNSUPPORTED: a device that
+   cannot sum. */
 PARE_NODISCARD pare_status pare_replicas_new(pare_ctx *ctx, pare_replicas **out,
                                              const pare_plan *plan,
                                              const pare_replicas_options *options);

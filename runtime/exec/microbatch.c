@@ -15,8 +15,25 @@ bool pare_is_slice_sum(const pare_node *node)
 
 static bool sums_at(const pare_replicas *r, int step)
 {
-    return r->options.items > 1 && step < r->plan->step_count &&
+    return (r->options.items > 1 || r->options.sum) && step < r->plan->step_count &&
            pare_is_slice_sum(r->plan->step[step].node);
+}
+
+/* The largest sum fits. */
+static pare_status make_whole(pare_replicas *r)
+{
+    size_t most = 0;
+    for (int step = 0; step < r->plan->step_count; step++) {
+        const pare_node *node = r->plan->step[step].node;
+        for (int i = 0; pare_is_slice_sum(node) && i < node->out_count; i++) {
+            const pare_value *y = node->out[i];
+            size_t bytes = 0;
+            if (!pare_type_bytes(y->dtype, pare_shape_count(&y->shape), &bytes)) continue;
+            if (bytes > most) most = bytes;
+        }
+    }
+    r->whole = pare_alloc(r->ctx, most, 1);
+    return r->whole ? PARE_OK : PARE_MEMORY;
 }
 
 pare_status pare_phases_make(pare_replicas *r)
@@ -33,13 +50,14 @@ pare_status pare_phases_make(pare_replicas *r)
         p->sums = at - p->first - p->count;
     } while (at < steps || r->phase[r->phases - 1].sums);
     const pare_device *device = r->plan->options.device;
-    if (r->phases == 1 || !device) return PARE_OK;
-    if (!device->training)
+    if (r->phases == 1) return PARE_OK;
+    if (device && !device->training)
         return PARE_FAIL_NODE(r->plan->step[r->phase[0].count].node, UNSUPPORTED,
                               "%s cannot sum up microbatches", device->name);
     r->from = pare_alloc(r->ctx, (size_t)r->options.items, sizeof *r->from);
     r->to = pare_alloc(r->ctx, (size_t)r->options.items, sizeof *r->to);
-    return r->from && r->to ? PARE_OK : PARE_MEMORY;
+    if (!r->from || !r->to) return PARE_MEMORY;
+    return device && r->options.sum ? make_whole(r) : PARE_OK;
 }
 
 pare_status pare_phase_run(const pare_replicas *r, pare_runner *runner)
@@ -52,45 +70,66 @@ pare_status pare_phase_run(const pare_replicas *r, pare_runner *runner)
 
 /* --- sums over items --- */
 
+/* One number of y as training.h says. */
 #define ADD(type, ctype)                                                                           \
-    static void add_##type(void *sum, const void *x, int64_t n)                                    \
+    static void add_##type(const pare_slice_sums *s, int64_t i)                                    \
     {                                                                                              \
-        ctype *s = sum;                                                                            \
-        const ctype *v = x;                                                                        \
-        for (int64_t i = 0; i < n; i++) s[i] += v[i];                                              \
+        ctype waiting[PARE_TREE_LEVELS], sum = 0;                                                  \
+        for (int k = 0; k < s->slices; k++) {                                                      \
+            const pare_tree_term term = pare_tree_term_of(k, s->slices);                           \
+            sum = ((const ctype *)s->x[k])[i];                                                     \
+            for (int n = 0; term.with >> n; n++)                                                   \
+                if (term.with >> n & 1) sum = waiting[n] + sum;                                    \
+            if (term.to >= 0) waiting[term.to] = sum;                                              \
+        }                                                                                          \
+        for (int k = 0; k < s->slices; k++) ((ctype *)s->y[k])[i] = sum;                           \
     }
 ADD(f32, float)
 ADD(f64, double)
+
+static void sum_make(const pare_slice_sums *s)
+{
+    for (int64_t i = 0; i < s->count; i++) (s->dtype == PARE_f64 ? add_f64 : add_f32)(s, i);
+}
 
 static const pare_call *call_of(const pare_replicas *r, int replica, int step)
 {
     return &r->replica[replica].runner->call[step];
 }
 
-/* Y of item 0 = ((X of item 0 + X of item 1) + X of item 2) + ..., and so everywhere. */
-static void sum_make(pare_replicas *r, int step)
+/* A sum of this pool becomes that of all. */
+static pare_status sum_pools(pare_replicas *r, const pare_slice_sums *s, size_t bytes)
+{
+    const pare_backend *b = r->stream ? r->plan->options.device->backend : NULL;
+    void *y = b ? r->whole : s->y[0];
+    if (b) PARE_TRY(b->download(r->ctx, r->stream, y, s->y[0], bytes));
+    if (b) PARE_TRY(b->sync(r->ctx, r->stream));
+    PARE_TRY(r->options.sum(r->options.sum_user, s->dtype, y, s->count));
+    for (int k = 0; k < s->slices; k++)
+        if (b)
+            PARE_TRY(b->upload(r->ctx, r->stream, s->y[k], y, bytes));
+        else if (k)
+            memcpy(s->y[k], y, bytes);
+    return b ? b->sync(r->ctx, r->stream) : PARE_OK;
+}
+
+/* A sum of this pool: here, or in the stream. */
+static pare_status sum_items(pare_replicas *r, const pare_slice_sums *s, const pare_node *node)
+{
+    pare_status st = PARE_OK;
+    if (r->stream)
+        st = r->plan->options.device->training->slices(r->ctx, r->stream, s);
+    else
+        sum_make(s);
+    if (st == PARE_OK) return PARE_OK;
+    return pare_fail_prefix(r->ctx, st, "%s: node '%s' (SliceSum)", r->plan->model->path,
+                            node->name);
+}
+
+static pare_status step_sum(pare_replicas *r, int step)
 {
     const pare_call *first = call_of(r, 0, step);
     for (int k = 0; k < first->out_count; k++) {
-        const pare_view *y = &first->out[k];
-        size_t bytes = pare_view_bytes(y);
-        if (y->dtype == PARE_NOTYPE || !bytes) continue;
-        memcpy(y->data, first->in[k].data, bytes);
-        for (int i = 1; i < r->count; i++) {
-            const void *x = call_of(r, i, step)->in[k].data;
-            (y->dtype == PARE_f64 ? add_f64 : add_f32)(y->data, x, pare_view_count(y));
-        }
-        for (int i = 1; i < r->count; i++) memcpy(call_of(r, i, step)->out[k].data, y->data, bytes);
-    }
-}
-
-/* The same in the stream. */
-static pare_status sum_queue(pare_replicas *r, int step)
-{
-    const pare_device *d = r->plan->options.device;
-    const pare_call *first = call_of(r, 0, step);
-    pare_status st = PARE_OK;
-    for (int k = 0; k < first->out_count && st == PARE_OK; k++) {
         const pare_view *y = &first->out[k];
         if (y->dtype == PARE_NOTYPE || !pare_view_count(y)) continue;
         for (int i = 0; i < r->count; i++) {
@@ -98,21 +137,16 @@ static pare_status sum_queue(pare_replicas *r, int step)
             r->to[i] = call_of(r, i, step)->out[k].data;
         }
         const pare_slice_sums sums = {y->dtype, pare_view_count(y), r->from, r->to, r->count};
-        st = d->training->slices(r->ctx, r->stream, &sums);
+        PARE_TRY(sum_items(r, &sums, first->node));
+        if (r->options.sum) PARE_TRY(sum_pools(r, &sums, pare_view_bytes(y)));
     }
-    if (st == PARE_OK) return PARE_OK;
-    return pare_fail_prefix(r->ctx, st, "%s: node '%s' (SliceSum)", r->plan->model->path,
-                            first->node->name);
+    return PARE_OK;
 }
 
 pare_status pare_phase_sum(pare_replicas *r)
 {
     const pare_phase *p = &r->phase[r->at];
     const int first = p->first + p->count;
-    for (int step = first; step < first + p->sums; step++)
-        if (r->stream)
-            PARE_TRY(sum_queue(r, step));
-        else
-            sum_make(r, step);
+    for (int step = first; step < first + p->sums; step++) PARE_TRY(step_sum(r, step));
     return PARE_OK;
 }

@@ -25,8 +25,9 @@ struct pare_replicas {
     pare_stream *stream; /* shared; NULL: each has its own */
     pare_phase *phase;
     int phases;            /* 1: nothing is summed */
-    const void **from;     /* (items), with a stream: the terms of a sum, */
-    void **to;             /* and where they go */
+    const void **from;     /* (items), where there are sums: the terms of one, */
+    void **to;             /* and where they go; */
+    void *whole;           /* with a stream and a function for sums: room for one on the host */
     pare_workers *workers; /* NULL: one thread */
     /* of one run */
     pare_batch_work work;

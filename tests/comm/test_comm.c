@@ -124,6 +124,25 @@ static void test_sum_is_the_trees(void **state)
     }
 }
 
+/* Numbers that f32 does not hold, in the same tree. */
+static double wide(int first, int count, size_t i)
+{
+    int half = 1;
+    if (count == 1) return (double)part(first, i) / 3;
+    while (half * 2 < count) half *= 2;
+    return wide(first, half, i) + wide(first + half, count - half, i);
+}
+
+static void test_sum_of_doubles(void **state)
+{
+    world *w = *state;
+    enum { COUNT = 101 };
+    double x[COUNT];
+    for (size_t i = 0; i < COUNT; i++) x[i] = wide(w->rank, 1, i);
+    assert_int_equal(pare_comm_sum_f64(w->comm, x, COUNT), PARE_OK);
+    for (size_t i = 0; i < COUNT; i++) assert_true(x[i] == wide(0, w->size, i));
+}
+
 static void test_copies(void **state)
 {
     world *w = *state;
@@ -145,6 +164,22 @@ static void test_same(void **state)
     world *w = *state;
     assert_int_equal(pare_comm_same(w->comm, "model", "abc", 3), PARE_OK);
     assert_int_equal(pare_comm_same(w->comm, "model", "", 0), PARE_OK);
+}
+
+/* The first rank is asked to stop; all go on together. */
+static void test_a_stop_is_forgotten(void **state)
+{
+    world *w = *state;
+    uint64_t one = 1;
+    pare_status st = w->rank ? pare_comm_allreduce(w->comm, &one, 1, PARE_COMM_SUM_U64)
+                             : pare_comm_settle(w->comm, PARE_FAIL(&w->ctx, INTERRUPTED, "stop"));
+    assert_int_equal(st, PARE_INTERRUPTED);
+    assert_string_equal(w->ctx.message, "stop");
+    pare_comm_forget(w->comm);
+    pare_ctx_clear(&w->ctx);
+    assert_int_equal(pare_comm_settle(w->comm, PARE_OK), PARE_OK);
+    assert_int_equal(pare_comm_allreduce(w->comm, &one, 1, PARE_COMM_SUM_U64), PARE_OK);
+    assert_int_equal(one, w->size);
 }
 
 /* The last test: a failure stays. The last rank fails where the others ask for a sum. */
@@ -175,8 +210,10 @@ int main(void)
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_whole_numbers),
         cmocka_unit_test(test_sum_is_the_trees),
+        cmocka_unit_test(test_sum_of_doubles),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_same),
+        cmocka_unit_test(test_a_stop_is_forgotten),
         cmocka_unit_test(test_failure_reaches_all),
     };
     return cmocka_run_group_tests(tests, begin, end);

@@ -53,6 +53,22 @@ check continues grep -q 'training continues after step' said
 check resumed_bytes cmp cuda.onnx part.onnx
 check resumed_log cmp cuda.jsonl part.jsonl
 
+# several processes: gradients, and statistics of BatchNormalization, go by way of the CPUs
+if command -v mpirun >/dev/null 2>&1; then
+    ranks="sh $zoo/../../tests/comm/ranks.sh"
+    norms="$pare distill --teacher $zoo/resnet.onnx --student norms.onnx --data train.h5 --samples 60 --batch 8 --steps 2
+        --accumulate 2 --bn-estimate 0 --device cuda"
+    check ranks $ranks 4 $distill -o ranks.onnx --device cuda --log ranks.jsonl
+    check ranks_bytes cmp cuda.onnx ranks.onnx
+    check ranks_log cmp cuda.jsonl ranks.jsonl
+    check prune_norms "$pare" prune "$zoo/resnet.onnx" -o norms.onnx --macs 0.5
+    check norms $norms -o one.onnx
+    check norms_ranks $ranks 2 $norms -o two.onnx
+    check norms_bytes cmp one.onnx two.onnx
+else
+    echo "SKIP ranks: no mpirun (openmpi-bin)"
+fi
+
 check bf16 $distill -o bf16.onnx --json bf16.json --device cuda --precision bf16
 check bf16_near near bf16.json cuda.json 0.05 # three digits, and the optimizer's first steps are wide
 # a step of these overflows at the first scale

@@ -23,15 +23,27 @@ static float number(uint32_t *seed) { return (float)test_random(seed) / 8388608.
 
 /* --- sums over slices --- */
 
-enum { MOST = 40, WIDTH = 700 };
+enum { MOST = 150, WIDTH = 700 };
+
+static union {
+    float f[MOST][WIDTH];
+    double d[MOST][WIDTH];
+} slice_x, slice_y, slice_sum;
+
+/* The sum of element i of the terms, in the tree of tree_sum.h. */
+static double tree_sum(pare_dtype type, int first, int slices, int i)
+{
+    int left = 1;
+    if (slices == 1) return type == PARE_f64 ? slice_x.d[first][i] : (double)slice_x.f[first][i];
+    while (left * 2 < slices) left *= 2;
+    const double a = tree_sum(type, first, left, i),
+                 b = tree_sum(type, first + left, slices - left, i);
+    return type == PARE_f64 ? a + b : (double)((float)a + (float)b);
+}
 
 static void expect_sums(pare_device *d, pare_dtype type, int slices, int64_t count)
 {
-    static union {
-        float f[MOST][WIDTH];
-        double d[MOST][WIDTH];
-    } x, y, want;
-    const size_t one = type == PARE_f64 ? sizeof x.d[0] : sizeof x.f[0];
+    const size_t one = type == PARE_f64 ? sizeof slice_x.d[0] : sizeof slice_x.f[0];
     const size_t bytes = (size_t)count * (type == PARE_f64 ? 8 : 4);
     const void *from[MOST];
     void *to[MOST];
@@ -39,18 +51,16 @@ static void expect_sums(pare_device *d, pare_dtype type, int slices, int64_t cou
     for (int s = 0; s < slices; s++)
         for (int i = 0; i < WIDTH; i++)
             if (type == PARE_f64)
-                x.d[s][i] = (double)number(&seed) / 3;
+                slice_x.d[s][i] = (double)number(&seed) / 3;
             else
-                x.f[s][i] = number(&seed) / 3;
-    memcpy(&want, &x, one);
-    for (int s = 1; s < slices; s++)
-        for (int i = 0; i < WIDTH; i++)
-            if (type == PARE_f64)
-                want.d[0][i] += x.d[s][i];
-            else
-                want.f[0][i] += x.f[s][i];
+                slice_x.f[s][i] = number(&seed) / 3;
+    for (int i = 0; i < WIDTH; i++)
+        if (type == PARE_f64)
+            slice_sum.d[0][i] = tree_sum(type, 0, slices, i);
+        else
+            slice_sum.f[0][i] = (float)tree_sum(type, 0, slices, i);
     for (int s = 0; s < slices; s++) {
-        from[s] = device_copy((char *)&x + (size_t)s * one, one);
+        from[s] = device_copy((char *)&slice_x + (size_t)s * one, one);
         to[s] = device_copy(NULL, one);
     }
     CUDA_OK(cudaDeviceSynchronize()); /* fills are in another stream */
@@ -58,15 +68,15 @@ static void expect_sums(pare_device *d, pare_dtype type, int slices, int64_t cou
     assert_int_equal(d->training->slices(&ctx, d->setup, &sums), PARE_OK);
     assert_int_equal(d->backend->sync(&ctx, d->setup), PARE_OK);
     for (int s = 0; s < slices; s++) {
-        device_fetch((char *)&y + (size_t)s * one, to[s], one);
-        assert_memory_equal((char *)&y + (size_t)s * one, &want, bytes);
+        device_fetch((char *)&slice_y + (size_t)s * one, to[s], one);
+        assert_memory_equal((char *)&slice_y + (size_t)s * one, &slice_sum, bytes);
         CUDA_OK(cudaFree((void *)from[s]));
     }
 }
 
-static void slices_are_added_in_order(void **state)
+static void slices_are_added_in_a_tree(void **state)
 {
-    static const int slices[] = {1, 2, 8, 15, 16, 17, 31, 32, 33, 40};
+    static const int slices[] = {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 40, 130, 150};
     static const int64_t counts[] = {0, 1, 33, 700};
     pare_device *d = open_device();
     (void)state;
@@ -136,8 +146,9 @@ static void build(bench *b, bool sums)
             for (int r = 0; r < ROWS; r++) sum += (double)(b->x[i][r * COLUMNS + c] + w[c]);
             b->s[i][c] = sums ? (float)sum : -(float)sum;
         }
-    for (int i = 1; i < SLICES && sums; i++)
-        for (int c = 0; c < COLUMNS; c++) b->s[0][c] += b->s[i][c];
+    for (int c = 0; c < COLUMNS && sums; c++)
+        b->s[0][c] = ((b->s[0][c] + b->s[1][c]) + (b->s[2][c] + b->s[3][c])) +
+                     ((b->s[4][c] + b->s[5][c]) + b->s[6][c]);
     for (int i = 0; i < SLICES; i++)
         for (int k = 0; k < SIZE; k++)
             b->y[i][k] = b->x[i][k] + w[k % COLUMNS] - b->s[sums ? 0 : i][k % COLUMNS];
@@ -228,7 +239,7 @@ static void a_pool_fails_cleanly(void **state)
 
 /* --- the optimizer --- */
 
-enum { TENSORS = 6, STEPS = 3 };
+enum { TENSORS = 6, STEPS = 3, BATCHES = 2, PER_BATCH = 3 };
 static const int64_t sizes[TENSORS] = {1, 255, 4096, 4097, 9001, 6};
 
 typedef struct model {
@@ -262,6 +273,8 @@ static void make_model(model *m, pare_device *device, pare_optimizer_kind kind, 
     assert_non_null(m->w.item[3].zero);
     for (int64_t i = 0; i < sizes[3]; i += 3) m->w.item[3].zero[i] = 1, m->data[3][i] = 0;
     m->w.trained = m->w.count = TENSORS;
+    m->w.microbatches = PER_BATCH;
+    m->w.batches = BATCHES;
     const pare_distill_options options = {
         .optimizer = kind, .ema_decay = average, .device = device};
     if (pare_weights_open(&m->w, &options) != PARE_OK) fail_msg("%s", ctx.message);
@@ -310,26 +323,44 @@ static double step_here(model *m, const pare_optimizer *o, int step, double keep
     return sum;
 }
 
-/* Gradients of two slices, the one after the other. */
+/* A term of the gradients' sum; x: NULL is the block of gradients. */
+static void add_term(model *m, pare_device *d, pare_tree_term term, const float *x)
+{
+    const float *from[TENSORS], *const *table = NULL;
+    float *there = NULL;
+    if (x) {
+        there = device_copy(x, m->w.floats * sizeof *x);
+        for (int k = 0; k < TENSORS; k++) from[k] = there + m->w.item[k].at;
+        table = device_copy(from, sizeof from);
+    }
+    assert_int_equal(d->training->gather(&ctx, d->setup, &m->w.on_device->blocks, table, term),
+                     PARE_OK);
+    assert_int_equal(d->backend->sync(&ctx, d->setup), PARE_OK);
+    CUDA_OK(cudaFree((void *)table));
+    CUDA_OK(cudaFree(there));
+}
+
+/* Gradients of two batches of three slices: ((x0 + x1) + x2) + ((x3 + x4) + x5). */
 static void gather(model *m, pare_device *d, int step, float *here)
 {
-    const float *from[TENSORS];
+    float *x[BATCHES][PER_BATCH];
     uint32_t seed = 100u + (uint32_t)step;
-    for (int slice = 0; slice < 2; slice++) {
-        float *x = malloc(m->w.floats * sizeof *x);
-        assert_non_null(x);
-        for (size_t i = 0; i < m->w.floats; i++) x[i] = number(&seed) * 4;
-        float *there = device_copy(x, m->w.floats * sizeof *x);
-        for (int k = 0; k < TENSORS; k++) from[k] = there + m->w.item[k].at;
-        const float *const *table = device_copy(from, sizeof from);
-        assert_int_equal(
-            d->training->gather(&ctx, d->setup, &m->w.on_device->blocks, table, !slice), PARE_OK);
-        assert_int_equal(d->backend->sync(&ctx, d->setup), PARE_OK);
-        for (size_t i = 0; i < m->w.floats; i++) here[i] = slice ? here[i] + x[i] : x[i];
-        CUDA_OK(cudaFree((void *)table));
-        CUDA_OK(cudaFree(there));
-        free(x);
+    for (int batch = 0; batch < BATCHES; batch++) {
+        for (int slice = 0; slice < PER_BATCH; slice++) {
+            float *to = x[batch][slice] = malloc(m->w.floats * sizeof *to);
+            assert_non_null(to);
+            for (size_t i = 0; i < m->w.floats; i++) to[i] = number(&seed) * 4;
+            add_term(m, d, pare_tree_term_of(slice, PER_BATCH), to);
+        }
+        pare_tree_term term = pare_tree_term_of(batch, BATCHES);
+        term.with <<= 2;
+        if (term.to >= 0) term.to += 2;
+        add_term(m, d, term, NULL);
     }
+    for (size_t i = 0; i < m->w.floats; i++)
+        here[i] =
+            ((x[0][0][i] + x[0][1][i]) + x[0][2][i]) + ((x[1][0][i] + x[1][1][i]) + x[1][2][i]);
+    for (int k = 0; k < BATCHES * PER_BATCH; k++) free(x[k / PER_BATCH][k % PER_BATCH]);
 }
 
 static void expect_steps(pare_optimizer_kind kind, double average)
@@ -378,7 +409,7 @@ static void steps_have_the_hosts_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        device_test(slices_are_added_in_order),
+        device_test(slices_are_added_in_a_tree),
         device_test(a_pool_runs_its_slices),
         device_test(a_pool_fails_cleanly),
         device_test(steps_have_the_hosts_bytes),

@@ -223,7 +223,7 @@ static void half_of_the_steps_needs_no_normalization(void **state)
     distill_close(&c[1]);
 }
 
-/* The batch's statistics are summed over microbatches in order. */
+/* The batch's statistics are summed over microbatches in one tree. */
 static void statistics_do_not_depend_on_threads(void **state)
 {
     distill_case c[2];

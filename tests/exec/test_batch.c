@@ -141,21 +141,21 @@ static void row_sums(const float *x, float *s)
         s[c] = (float)((double)x[c] + (double)x[WIDTH + c] + (double)x[2 * WIDTH + c]);
 }
 
-/* The definition: sums in order of slices, in the tensor's type. */
+/* The definition: sums in the tree of seven slices, in the tensor's type. */
+#define TREE(x)  (((x(0) + x(1)) + (x(2) + x(3))) + ((x(4) + x(5)) + x(6)))
+#define S(i)     s[i][c]
+#define WIDE(i)  (double)s[i][c]
+#define AGAIN(i) (s1[c] + s[i][c])
+
 static void expect_sums(const bench *b)
 {
     float s[SLICES][WIDTH], s1[WIDTH], t[WIDTH];
     double d1[WIDTH];
     for (int i = 0; i < SLICES; i++) row_sums(b->x[i], s[i]);
     for (int c = 0; c < WIDTH; c++) {
-        s1[c] = s[0][c];
-        d1[c] = (double)s[0][c];
-        for (int i = 1; i < SLICES; i++) {
-            s1[c] += s[i][c];
-            d1[c] += (double)s[i][c];
-        }
-        t[c] = s1[c] + s[0][c];
-        for (int i = 1; i < SLICES; i++) t[c] += s1[c] + s[i][c];
+        s1[c] = TREE(S);
+        d1[c] = TREE(WIDE);
+        t[c] = TREE(AGAIN);
     }
     for (int i = 0; i < SLICES; i++) {
         assert_memory_equal(b->sum[i], s1, sizeof s1);
@@ -213,6 +213,51 @@ static void a_slice_alone_is_its_own_sum(void **state)
     expect_order(&b, 1);
     assert_memory_equal(b.sum[0], s, sizeof s);
     finish(&b);
+}
+
+/* Another pool with the same items; the fourth call fails. */
+static pare_status sum_twice(void *user, pare_dtype dtype, void *y, int64_t count)
+{
+    int *calls = user;
+    if (++*calls == 4) return PARE_IO;
+    for (int64_t i = 0; i < count; i++)
+        if (dtype == PARE_f64)
+            ((double *)y)[i] *= 2;
+        else
+            ((float *)y)[i] *= 2;
+    return PARE_OK;
+}
+
+static void sums_are_over_several_pools(void **state)
+{
+    (void)state;
+    for (int items = 1; items <= SLICES; items += SLICES - 1) {
+        bench b;
+        float s[SLICES][WIDTH];
+        int calls = 0;
+        build(&b, true);
+        b.items = items;
+        const pare_replicas_options options = {
+            .items = items, .threads = 2, .sum = sum_twice, .sum_user = &calls};
+        assert_int_equal(pare_replicas_new(&b.g.ctx, &b.pool, b.plan, &options), PARE_OK);
+        assert_int_equal(run(&b), PARE_OK);
+        expect_order(&b, items);
+        assert_int_equal(calls, 3);
+        for (int i = 0; i < SLICES; i++) row_sums(b.x[i], s[i]);
+        for (int k = 0; k < items * SIZE; k++) {
+            const int c = k % WIDTH, i = k / SIZE;
+            float s1[WIDTH];
+            s1[c] = 2 * (items > 1 ? TREE(S) : S(0));
+            const float t = 2 * (items > 1 ? TREE(AGAIN) : AGAIN(0));
+            assert_true(b.sum[i][c] == s1[c]);
+            assert_true(b.wide[i][c] == 2 * (items > 1 ? TREE(WIDE) : WIDE(0)));
+            assert_true(b.y[i][k % SIZE] == b.x[i][k % SIZE] / t);
+        }
+        assert_int_equal(run(&b), PARE_IO);
+        expect_order(&b, 0);
+        assert_int_equal(run(&b), PARE_OK);
+        finish(&b);
+    }
 }
 
 static void the_first_failure_is_told(void **state)
@@ -409,6 +454,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(a_slice_alone_is_its_own_sum),
+        cmocka_unit_test(sums_are_over_several_pools),
         cmocka_unit_test(the_first_failure_is_told),
         cmocka_unit_test(items_may_be_taken_in_any_order),
         cmocka_unit_test(each_item_keeps_its_replica),

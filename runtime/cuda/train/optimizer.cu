@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over microbatches, and an optimizer's step on all weights in one launch: a block of threads
-   works on a piece of a tensor. Bytes moved of n weights: a microbatch's gradients 12 n, their
-   squares 4 n, AdamW 28 n, SGD 20 n, with averages 8 n more. The norm's order: a thread adds up
-   every 256th element of its piece, then halves of the block are added until one is left; then one
-   block does the same with the pieces' sums. Nothing is atomic. */
+   works on a piece of a tensor. Bytes moved of n weights: a microbatch's gradients 8 n and 4 n for
+   each sum that they are added to, their squares 4 n, AdamW 28 n, SGD 20 n, with averages 8 n more.
+   The norm's order: a thread adds up every 256th element of its piece, then halves of the block are
+   added until one is left; then one block does the same with the pieces' sums. Nothing is atomic.
+ */
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/device/device_parts.h"
 #include "runtime/cuda/device/error.h"
 #include "runtime/cuda/device/stream.h"
 #include "runtime/device/training.h"
 
-enum { PARE_CUDA_SLICES = 16 }; /* of one launch */
+enum { PARE_CUDA_SLICES = 16, LEVELS = 4 }; /* of one launch; 2^LEVELS */
 
-/* The next of the terms of a sum, and where it goes. */
+/* A lot of the terms of a sum, and where it goes. */
 typedef struct pare_cuda_slices {
-    const void *before; /* the sum so far; NULL: it begins with x[0] */
+    pare_tree_term lot;                    /* as a term of the sum of lots */
+    const void *waiting[PARE_TREE_LEVELS]; /* sums of lots, by level */
     const void *x[PARE_CUDA_SLICES];
     void *y[PARE_CUDA_SLICES];
     int x_count, y_count;
@@ -22,30 +24,46 @@ typedef struct pare_cuda_slices {
     int64_t count;
 } pare_cuda_slices;
 
-// Sums over slices, and an optimizer's step on all weights in one launch: a block of threads works
-// on a piece of a tensor. Bytes moved of n weights: a slice's gradients 12 n, their squares 4 n,
-// AdamW 28 n, SGD 20 n, with averages 8 n more. The norm's order: a thread adds up every 256th
-// element of its piece, then halves of the block are added until one is left; then one block does
-// the same with the pieces' sums. Nothing is atomic.
+// Are bits 0 .. n of k ones?
+SIMT_INLINE bool ends_in_ones(int k, int n) { return (k & ((2 << n) - 1)) == (2 << n) - 1; }
 
+// A lot in the tree of tree_sum.h, unrolled: every sum that waits has a register.
 template <typename T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) slices_each(pare_cuda_slices s)
 {
     PARE_CUDA_EACH (i, s.count) {
-        T sum = static_cast<const T *>(s.before ? s.before : s.x[0])[i];
-        for (int k = s.before ? 0 : 1; k < s.x_count; k++) sum += static_cast<const T *>(s.x[k])[i];
+        T waiting[LEVELS + 1], sum = 0;
+        SIMT_UNROLL
+        for (int k = 0; k < PARE_CUDA_SLICES; k++)
+            if (k < s.x_count) {
+                sum = static_cast<const T *>(s.x[k])[i];
+                SIMT_UNROLL
+                for (int n = 0; n < LEVELS; n++)
+                    if ((k >> n & 1) && (k + 1 == s.x_count || ends_in_ones(k, n)))
+                        sum = waiting[n] + sum;
+                SIMT_UNROLL
+                for (int n = 0; n <= LEVELS; n++)
+                    if (!(k >> n & 1) && (!n || ends_in_ones(k, n - 1))) waiting[n] = sum;
+            }
+        for (int n = 0; s.lot.with >> n; n++)
+            if (s.lot.with >> n & 1) sum = static_cast<const T *>(s.waiting[n])[i] + sum;
         for (int k = 0; k < s.y_count; k++) static_cast<T *>(s.y[k])[i] = sum;
     }
 }
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
-    gather_piece(pare_train_blocks b, const float *const *from, bool set)
+    gather_piece(pare_train_blocks b, const float *const *from, pare_tree_term term)
 {
     const pare_train_chunk p = b.chunk[blockIdx.x];
-    const float *x = from[p.tensor] + p.at;
-    float *to = b.gradient + b.tensor[p.tensor].at + p.at;
-    for (int i = (int)threadIdx.x; i < p.count; i += PARE_CUDA_BLOCK)
-        to[i] = set ? x[i] : to[i] + x[i];
+    const int64_t at = b.tensor[p.tensor].at + p.at;
+    const float *x = from ? from[p.tensor] + p.at : b.gradient + at;
+    float *to = (term.to < 0 ? b.gradient : b.waiting + term.to * b.floats) + at;
+    for (int i = (int)threadIdx.x; i < p.count; i += PARE_CUDA_BLOCK) {
+        float sum = x[i];
+        for (int n = 0; term.with >> n; n++)
+            if (term.with >> n & 1) sum = b.waiting[n * b.floats + at + i] + sum;
+        to[i] = sum;
+    }
 }
 
 // The block's sum, in thread 0.
@@ -129,10 +147,10 @@ static cudaError_t slices_launch(const pare_cuda_slices *s, cudaStream_t stream)
 }
 
 static cudaError_t gather_gradients_launch(const pare_train_blocks *b, const float *const *from,
-                                           bool set, cudaStream_t stream)
+                                           pare_tree_term term, cudaStream_t stream)
 {
     SIMT_LAUNCH(gather_piece, dim3((unsigned)b->chunks), dim3(PARE_CUDA_BLOCK), 0, stream, *b, from,
-                set);
+                term);
     return cudaGetLastError();
 }
 
@@ -165,28 +183,42 @@ static cudaError_t step_launch(const pare_train_blocks *b, const pare_train_rule
         if (error_ != cudaSuccess) return pare_cuda_fail((ctx), error_, #launcher);                \
     } while (0)
 
-/* As many terms a launch as it takes, the sum so far in y[0]; then the other y in such lots. */
+/* The next lot of terms; its sum waits in the y of its level, whose x was read by then. */
+static int lot_of(pare_cuda_slices *s, const pare_slice_sums *sums, int lot, int lots)
+{
+    const int first = lot * PARE_CUDA_SLICES, left = sums->slices - first;
+    s->lot = pare_tree_term_of(lot, lots);
+    s->x_count = left < PARE_CUDA_SLICES ? left : PARE_CUDA_SLICES;
+    for (int k = 0; k < s->x_count; k++) s->x[k] = sums->x[first + k];
+    for (int n = 0; s->lot.with >> n; n++) s->waiting[n] = sums->y[n];
+    s->y_count = s->lot.to < 0 ? 0 : 1;
+    if (s->y_count) s->y[0] = sums->y[s->lot.to];
+    return s->y_count;
+}
+
+/* The sum of the last lot is that of all: it goes to every y, as many a launch as it takes, from
+   the second launch on as a copy of y[0]. */
 static pare_status slices(pare_ctx *ctx, pare_stream *stream, const pare_slice_sums *sums)
 {
+    const int lots = (sums->slices + PARE_CUDA_SLICES - 1) / PARE_CUDA_SLICES;
     pare_cuda_slices s = {.dtype = sums->dtype, .count = sums->count};
-    int x = 0, y = 0;
-    do {
-        s.before = x ? sums->y[0] : NULL;
-        for (s.x_count = 0; s.x_count < PARE_CUDA_SLICES && x < sums->slices; x++)
-            s.x[s.x_count++] = sums->x[x];
-        if (s.x_count) y = 0;
-        const int most = x < sums->slices ? 1 : sums->slices;
-        for (s.y_count = 0; s.y_count < PARE_CUDA_SLICES && y < most; y++)
+    for (int lot = 0; lot < lots && lot_of(&s, sums, lot, lots); lot++)
+        LAUNCH(ctx, stream, slices_launch, &s);
+    for (int y = 0; y < sums->slices;) {
+        for (s.y_count = 0; s.y_count < PARE_CUDA_SLICES && y < sums->slices; y++)
             s.y[s.y_count++] = sums->y[y];
         LAUNCH(ctx, stream, slices_launch, &s);
-    } while (y < sums->slices);
+        s.lot.with = 0;
+        s.x_count = 1;
+        s.x[0] = sums->y[0];
+    }
     return PARE_OK;
 }
 
 static pare_status gather(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
-                          const float *const *from, bool set)
+                          const float *const *from, pare_tree_term term)
 {
-    LAUNCH(ctx, stream, gather_gradients_launch, blocks, from, set);
+    LAUNCH(ctx, stream, gather_gradients_launch, blocks, from, term);
     return PARE_OK;
 }
 

@@ -1,0 +1,144 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Several processes train together: model, log and checkpoint have the bytes of one process.
+name=distill_ranks
+. "$(dirname "$0")/_lib.sh"
+mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
+if ! command -v mpirun >/dev/null 2>&1; then
+    skip all "no mpirun (openmpi-bin)"
+    exit
+fi
+data_sets || exit 0
+"$pare" prune -q "$zoo/mlp.onnx" -o half.onnx --macs 0.5 >/dev/null || exit 1
+"$pare" prune -q "$zoo/resnet.onnx" -o norms.onnx --macs 0.5 >/dev/null || exit 1
+lines() { cat "$1" 2>/dev/null | wc -l; }
+
+# process_of RANK: sets process to that of the job that begins
+process_of() {
+    process=
+    for i_ in $(seq 1 1000); do
+        for file_ in $(grep -alz "^OMPI_COMM_WORLD_RANK=$1\$" /proc/[0-9]*/environ 2>/dev/null); do
+            [ "$(readlink "${file_%environ}exe")" = "$(readlink -f "$pare")" ] || continue
+            process=${file_#/proc/}
+            process=${process%/environ}
+            return
+        done
+        sleep 0.01
+    done
+}
+
+# --- the same bytes ---
+
+# same NAME: model, log and checkpoint out.* are those of whole.*
+same() {
+    if cmp -s whole.onnx out.onnx && cmp -s whole.jsonl out.jsonl && cmp -s whole/checkpoint.pare out/checkpoint.pare; then
+        pass "$1"
+    else
+        fail "$1" "$(cmp whole.onnx out.onnx 2>&1) $(cmp whole.jsonl out.jsonl 2>&1) $(cmp whole/checkpoint.pare out/checkpoint.pare 2>&1)"
+    fi
+}
+
+# trains_alike NAME SIZES OPTION...: so many processes train as one does
+trains_alike() {
+    training_=$1 sizes_=$2
+    shift 2
+    rm -rf whole whole.onnx whole.jsonl
+    works "$training_" "$pare" distill -q "$@" -o whole.onnx --log whole.jsonl --checkpoint whole
+    for size_ in $sizes_; do
+        rm -rf out out.onnx out.jsonl
+        works "${training_}_$size_" mpirun "$size_" "$pare" distill -q "$@" -o out.onnx --log out.jsonl --checkpoint out
+        same "${training_}_bytes_$size_"
+    done
+}
+train="--data $data/train.h5"
+mlp="--teacher $zoo/mlp.onnx --student half.onnx $train"
+cnn="--teacher $zoo/cnn.onnx --student $zoo/cnn.onnx $train --samples 600 --batch 16"
+norms="--teacher $zoo/resnet.onnx --student norms.onnx $train --samples 600 --batch 16"
+trains_alike adamw "2 4 8" $mlp --samples 1500 --batch 32 --steps 20 --validate-every 7 --ema 0.95
+trains_alike sgd "4" $mlp --samples 1500 --batch 32 --steps 9 --accumulate 3 --optimizer sgd --lr 0.1 --clip 1 --loss kl:2,ce
+trains_alike batchnorm "2 8" $norms --steps 4 --accumulate 2 --bn-estimate 64 --validate-every 2
+trains_alike batchnorm_half "4" $norms --steps 4 --bn half --bn-estimate 0
+trains_alike moved "4" $cnn --steps 3 --augment flip,shift:2
+trains_alike mixed "4" $cnn --steps 3 --augment flip,mixup:0.4
+trains_alike qat "1 2 4" $cnn --steps 5 --qat int8 --validate-every 2
+trains_alike few_held_out "8" $mlp --range 0:40 --batch 8 --steps 3
+
+# --- said and written once ---
+works one_speaks mpirun 4 "$pare" distill $mlp --samples 1500 --batch 32 --steps 3 -o out.onnx --json facts.json
+if [ "$(wc -l <.test.out)" = 1 ] && [ "$(grep -c ' steps' .test.err)" = 1 ] && has '"ranks": 4' facts.json; then
+    pass one_spoke
+else
+    fail one_spoke "$(cat .test.out .test.err)"
+fi
+
+# --- a training goes on in another number of processes ---
+distill="$pare distill $mlp --samples 1500 --batch 32 --steps 100 --validate-every 7 --ema 0.95"
+rm -rf whole
+works whole $distill -q -o whole.onnx --log whole.jsonl --checkpoint whole
+rm -rf out out.onnx out.jsonl
+part=0
+for size in 1 2 4; do
+    part=$((part + 1))
+    mpirun $size $distill -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume >.test.out 2>.test.err &
+    process_of $((size - 1))
+    while [ "$(lines out.jsonl)" -le $((part * 20)) ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
+    kill -KILL "$process"
+    wait $!
+    got=$?
+    if [ $got != 0 ] && [ ! -e out.onnx ] && [ -e out/checkpoint.pare ]; then
+        pass "killed_$size"
+    else
+        fail "killed_$size" "exit $got, $(lines out.jsonl) lines, $(ls)"
+    fi
+done
+works continues mpirun 2 $distill -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume --json facts.json
+same continues_bytes
+if has '"resumed": ' facts.json; then pass resumed; else fail resumed "$(cat facts.json)"; fi
+
+# --- one rank is asked to stop: all stop, and the best so far is written ---
+rm -rf out out.onnx out.jsonl
+mpirun 2 $distill -o out.onnx --log out.jsonl --checkpoint out >.test.out 2>.test.err &
+process_of 1
+while [ "$(lines out.jsonl)" -le 20 ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
+kill -INT "$process"
+wait $!
+got=$?
+if [ $got = 0 ] && has "same command with --resume" .test.err && "$pare" check out.onnx >/dev/null 2>&1; then
+    pass stopped
+else
+    fail stopped "exit $got: $(cat .test.err)"
+fi
+works goes_on mpirun 4 $distill -q -o out.onnx --log out.jsonl --checkpoint out --resume
+same goes_on_bytes
+
+# --- a loss that is not finite: the rank that has the sample says so, in the words of one process ---
+{
+    head -c $((37 * 3136)) /dev/zero
+    for i in $(seq 1 784); do printf '\377\377\177\177'; done
+    head -c $((62 * 3136)) /dev/zero
+} | npy_of large.npy '<f4' '(100, 1, 28, 28)'
+"$pare" data import -q --npy large.npy -o large.h5 >/dev/null || exit 1
+large="$pare distill -q --teacher $zoo/mlp.onnx --student half.onnx --data large.h5 --batch 32 --steps 3 --seed 2 -o no.onnx"
+refuses not_finite_in_one 1 "half.onnx: step|infinity" $large
+sed 's/^pare: //' .test.err >.test.words
+refuses not_finite 1 "pare: rank 2 (|$(cat .test.words)" mpirun 4 $large
+
+# --- what does not fit together: one message, nothing is written ---
+refuses three 2 "half.onnx: 3 processes cannot share the 8 microbatches" mpirun 3 $distill -o no.onnx
+refuses five 2 "2 processes cannot share the 5 microbatches|--batch" mpirun 2 $distill --batch 20 -o no.onnx
+refuses before_calibration 2 "3 processes cannot share" mpirun 3 $distill --qat int8 -o no.onnx
+refuses other_rate 1 "rank 1 (|another command line" mpirun 1 $distill -o no.onnx : -n 1 $distill --lr 0.1 -o no.onnx
+mkdir there
+cp half.onnx mine.onnx && cp "$data/train.h5" mine.h5
+cp half.onnx there/mine.onnx && cp "$data/train.h5" there/val.h5 && cp "$data/test.h5" there/mine.h5
+own="$pare distill --teacher $zoo/mlp.onnx --student mine.onnx --data mine.h5 --samples 600 --batch 32 --steps 2 -o $work/no.onnx --checkpoint $work/no"
+refuses other_data 1 "rank 1 (|another data file" mpirun 1 $own : -n 1 --wdir there $own
+cp "$data/train.h5" there/mine.h5 && cp "$data/test.h5" val.h5
+refuses other_val 1 "rank 1 (|another held-out data" mpirun 1 $own --val val.h5 : -n 1 --wdir there $own --val val.h5
+"$pare" prune -q "$zoo/mlp.onnx" -o there/mine.onnx --macs 0.7 >/dev/null
+refuses other_student 1 "rank 1 (|another student" mpirun 1 $own : -n 1 --wdir there $own
+rm there/mine.onnx
+refuses no_student_in_one 1 "rank 1 (|mine.onnx" mpirun 1 $own : -n 1 --wdir there $own
+refuses in_the_way 1 "out/checkpoint.pare|--resume" mpirun 2 $distill -o no.onnx --checkpoint out
+refuses no_place 1 "no/such" mpirun 2 $distill -o no/such/out.onnx
+finish
