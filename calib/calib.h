@@ -100,6 +100,8 @@ void pare_ranges_warn(pare_ctx *ctx, const pare_ranges *ranges);
 PARE_NODISCARD pare_status pare_ranges_merge(pare_ctx *ctx, pare_ranges *a, const pare_ranges *b);
 const char *pare_ranges_model_hash(const pare_ranges *ranges);
 int64_t pare_ranges_samples(const pare_ranges *ranges);
+/* Of all bins: what ranks add up. */
+size_t pare_ranges_bins_bytes(const pare_ranges *ranges);
 /* Made with pare_calib_options.minmax_only: what it lacks did not depend on the data. */
 bool pare_ranges_see_all(const pare_ranges *ranges);
 

@@ -76,7 +76,7 @@ static bool join(const uint64_t *limb, pare_wide *out)
 enum { COUNTS = 6 }; /* of a tensor */
 
 typedef struct sums {
-    uint64_t *count; /* (tensors, COUNTS), samples, the data's hash, (channels of all, LIMBS) */
+    uint64_t *count; /* (tensors, COUNTS), samples, (channels of all, LIMBS) */
     float *most;     /* (tensors, 2): largest and minus smallest; (channels of all) */
     size_t counts, mosts;
 } sums;
@@ -101,8 +101,6 @@ static void put(const pare_ranges *r, sums *s)
         *most++ = some ? -h->min : -INFINITY;
     }
     *count++ = (uint64_t)r->samples;
-    split((pare_wide)((unsigned __int128)r->data.high << 64 | r->data.low), count);
-    count += LIMBS;
     for (int i = 0; i < r->count; i++) {
         const pare_channels *c = r->stats[i].channels;
         for (int64_t k = 0; k < c->count; k++, count += LIMBS) {
@@ -123,7 +121,6 @@ static pare_status take(pare_ctx *ctx, pare_ranges *r, const sums *s)
 {
     const uint64_t *count = s->count;
     const float *most = s->most;
-    pare_wide wide;
     for (int i = 0; i < r->count; i++, count += COUNTS, most += 2) {
         pare_histogram *h = r->stats[i].histogram;
         pare_channels *c = r->stats[i].channels;
@@ -132,9 +129,6 @@ static pare_status take(pare_ctx *ctx, pare_ranges *r, const sums *s)
         take_ends(h, most);
     }
     r->samples = (int64_t)*count++;
-    (void)join(count, &wide); /* a hash is modulo 2^128 */
-    r->data = (pare_hash){.low = (uint64_t)wide, .high = (uint64_t)(wide >> 64)};
-    count += LIMBS;
     for (int i = 0; i < r->count; i++) {
         pare_channels *c = r->stats[i].channels;
         for (int64_t k = 0; k < c->count; k++, count += LIMBS) {
@@ -152,7 +146,7 @@ static pare_status sum_small(pare_ctx *ctx, pare_ranges *ranges, pare_comm *comm
     const size_t tensors = (size_t)ranges->count;
     size_t channels = 0;
     for (size_t i = 0; i < tensors; i++) channels += (size_t)ranges->stats[i].channels->count;
-    s->counts = tensors * COUNTS + 1 + LIMBS + channels * LIMBS;
+    s->counts = tensors * COUNTS + 1 + channels * LIMBS;
     s->mosts = tensors * 2 + channels;
     s->count = pare_alloc(ctx, s->counts, sizeof *s->count);
     s->most = pare_alloc(ctx, s->mosts, sizeof *s->most);
@@ -185,5 +179,16 @@ pare_status pare_ranges_reduce(pare_ctx *ctx, pare_ranges *ranges, pare_comm *co
     if (st == PARE_OK) st = sum_small(ctx, ranges, comm, &s);
     pare_free(s.count);
     pare_free(s.most);
+    if (st == PARE_OK) st = pare_comm_sum_hash(comm, &ranges->data);
     return st == PARE_OK ? sum_bins(ranges, comm) : st;
+}
+
+size_t pare_ranges_bins_bytes(const pare_ranges *ranges)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < ranges->count; i++) {
+        const pare_histogram *h = ranges->stats[i].histogram;
+        if (h->slot) bytes += (PARE_HISTOGRAM_BINS + 1) * (h->negative ? 2 : 1) * sizeof *h->slot;
+    }
+    return bytes;
 }

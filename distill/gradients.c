@@ -7,8 +7,7 @@
 #include <string.h>
 
 enum {
-    PIECE = 1024,    /* floats that are added at a time, */
-    BUCKET = 1 << 20 /* and by ranks: what a rank needs beside them is no more */
+    PIECE = 1024 /* floats that are added at a time */
 };
 
 /* --- on the host --- */
@@ -96,8 +95,9 @@ static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
     if (!s->comm) return PARE_OK;
     if (b) PARE_TRY(b->download(s->ctx, stream, w->gradient, there->blocks.gradient, bytes));
     if (b) PARE_TRY(b->sync(s->ctx, stream));
-    for (size_t at = 0; at < floats; at += BUCKET) {
-        const size_t count = floats - at < BUCKET ? floats - at : BUCKET;
+    for (size_t at = 0; at < floats; at += PARE_GRADIENT_BUCKET) {
+        const size_t count =
+            floats - at < PARE_GRADIENT_BUCKET ? floats - at : PARE_GRADIENT_BUCKET;
         float *x = w->gradient + at;
         PARE_TRY(pare_comm_sum_f32(s->comm, x, count));
         if (b)

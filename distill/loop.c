@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training: steps, validation, the best kept. The student is changed at the very end. */
 #include "distill/trainer.h"
+#include "runtime/base/clock.h"
 #include "runtime/ops/ops.h"
 
 #include <inttypes.h>
@@ -20,6 +21,8 @@ typedef struct loop {
     int zero_count;
     pare_distill_tensor *tensors; /* (trained), in the student's arena; NULL: not asked for */
     double gradient_factor;       /* of the gradients in the block; 0: of no step */
+    double learning, updating;    /* seconds of gradients, and of the rest of the steps */
+    int64_t timed;                /* steps of those; the first is not timed */
     pare_distill_end end;
 } loop;
 
@@ -145,12 +148,18 @@ static pare_status step(loop *l)
     PARE_TRY(pare_trainer_begin_step(t, s->step));
     pare_weights_note_statistics(&t->weights);
     t->learning.loss_scale = (float)s->loss_scale;
+    const double start = pare_seconds();
     pare_status st = learn(l, &loss);
+    const double learnt = pare_seconds();
     if (st != PARE_OK) {
         pare_weights_restore_statistics(&t->weights);
         return st;
     }
     PARE_TRY(change_or_skip(l, loss * scale, scale));
+    if (l->timed++) {
+        l->learning += learnt - start;
+        l->updating += pare_seconds() - learnt;
+    }
     s->step++;
     l->read = pare_loader_hash(t->stream);
     return PARE_OK;
@@ -211,7 +220,7 @@ static pare_status validate(loop *l)
 static pare_status keep(loop *l)
 {
     pare_hash read = l->read;
-    if (!pare_trainer_reads_all(&l->t)) PARE_TRY(pare_ranks_sum_hash(l->t.options.comm, &read));
+    if (!pare_trainer_reads_all(&l->t)) PARE_TRY(pare_comm_sum_hash(l->t.options.comm, &read));
     l->s.data = pare_hash_sum(l->earlier, read);
     return pare_checkpointer_save(&l->keeper);
 }
@@ -310,6 +319,23 @@ static pare_status list_tensors(loop *l, pare_model *student)
     return PARE_OK;
 }
 
+/* start is what the caller knows. */
+static pare_scaling_job scaling_of(const loop *l)
+{
+    const pare_trainer *t = &l->t;
+    const int64_t timed = l->timed - 1, parts = t->microbatch_count * t->options.accumulate;
+    if (timed < 1) return (pare_scaling_job){0};
+    const size_t bytes = pare_weights_trained_floats(&t->weights) * sizeof(float);
+    return (pare_scaling_job){.steps = t->steps,
+                              .parts = parts,
+                              .part = l->learning / (double)(timed * parts),
+                              .each = l->updating / (double)timed,
+                              .bytes = bytes * (size_t)t->options.accumulate,
+                              .reductions =
+                                  (int64_t)(bytes / sizeof(float) / PARE_GRADIENT_BUCKET + 1) *
+                                  t->options.accumulate};
+}
+
 static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
 {
     pare_tensor **tensors;
@@ -321,6 +347,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .held_out = l->t.held_count,
                                .skipped = l->s.skipped,
                                .weights = l->t.weights.trained,
+                               .scaling = scaling_of(l),
                                .estimated = (int)l->s.estimated,
                                .zeros = l->zeros,
                                .zero_count = l->zero_count,

@@ -10,13 +10,14 @@
 
 /* --- several processes, ranks, that train together (ranks.c) --- */
 
+/* Gradients that ranks add at a time: what a rank needs beside them is no more. */
+enum { PARE_GRADIENT_BUCKET = 1 << 20 };
+
 /* The sum over ranks in the tree of tree_sum.h, in all of them: of (count) f32 or f64. comm: a
    pare_comm; the function is that of pare_replicas_options. */
 PARE_NODISCARD pare_status pare_ranks_sum(void *comm, pare_dtype dtype, void *x, int64_t count);
 /* What each number is in one rank, and 0 in the others, it becomes in all. */
 PARE_NODISCARD pare_status pare_ranks_join(pare_comm *comm, double *x, int64_t count);
-/* The sum over ranks (pare_hash_sum) in all of them. */
-PARE_NODISCARD pare_status pare_ranks_sum_hash(pare_comm *comm, pare_hash *x);
 
 /* --- a graph on the microbatches of a batch --- */
 

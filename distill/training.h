@@ -8,6 +8,7 @@
 #define PARE_DISTILL_TRAINING_H
 
 #include "formats/data.h"
+#include "runtime/comm/scaling.h"
 #include "runtime/base/arena.h"
 #include "runtime/comm/comm.h"
 #include "runtime/graph/graph.h"
@@ -243,6 +244,7 @@ typedef struct pare_distill_result {
     int64_t train_samples, held_out; /* different ones */
     int64_t skipped;                 /* FP16: steps that changed no weight */
     int weights;                     /* tensors that were trained */
+    pare_scaling_job scaling; /* what a step took here, the first left out; steps 0: nothing */
     int estimated; /* BatchNormalization nodes that began with statistics estimated again */
     const char *const *zeros; /* weights whose zeros stayed, by name; the student's */
     int zero_count;

@@ -3,14 +3,18 @@
 #include "formats/json.h"
 #include "formats/onnx.h"
 #include "quant/quant.h"
+#include "runtime/base/clock.h"
 #include "runtime/eval/eval.h"
 #include "tools/calibrate.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/ranks.h"
+#include "tools/scaling_facts.h"
 #include "tools/telemetry.h"
 #include "tools/range_facts.h"
 #include "tools/text.h"
+
+#include <math.h>
 
 typedef struct calibrate_options {
     pare_common common;
@@ -46,8 +50,24 @@ static const calibrate_options defaults = {
 
 static bool is_cache(const char *path) { return pare_ends_with(path, ".cache"); }
 
+/* Runs are parts of one step; all else is the start. */
+static json_t *scaling_json(pare_tool *tool, const pare_ranges *ranges, double began)
+{
+    const double took = pare_seconds() - began;
+    const double running =
+        json_number_value(json_object_get(json_object_get(tool->facts, "data"), "seconds"));
+    const int64_t samples = pare_ranges_samples(ranges);
+    return pare_scaling_json(&(pare_scaling_job){.start = fmax(0, took - running),
+                                                 .steps = 1,
+                                                 .parts = samples,
+                                                 .part = running / (double)samples,
+                                                 .bytes = pare_ranges_bins_bytes(ranges),
+                                                 .reductions = pare_ranges_count(ranges) + 4});
+}
+
+/* began: when the command did. */
 static pare_status write_table(pare_tool *tool, const pare_ranges *ranges,
-                               const calibrate_options *o)
+                               const calibrate_options *o, double began)
 {
     const char *path = o->output;
     pare_range_rule rule;
@@ -63,6 +83,8 @@ static pare_status write_table(pare_tool *tool, const pare_ranges *ranges,
     json_object_set_new(tool->facts, "outputs", json_pack("[o]", pare_json_text(path)));
     json_object_set_new(tool->facts, "tensors", json_integer(pare_ranges_count(ranges)));
     json_object_set_new(tool->facts, "samples", json_integer(pare_ranges_samples(ranges)));
+    if (!o->merge && !tool->comm)
+        json_object_set_new(tool->facts, "scaling", scaling_json(tool, ranges, began));
     json_object_set_new(tool->facts, "peak_memory_bytes", json_integer(pare_peak_memory()));
     return PARE_OK;
 }
@@ -89,13 +111,14 @@ static pare_status merge(pare_tool *tool, const calibrate_options *o)
         if (st != PARE_OK) st = pare_fail_prefix(tool->ctx, st, "%s", tool->arg[i]);
         pare_ranges_free(more);
     }
-    if (st == PARE_OK) st = write_table(tool, sum, o);
+    if (st == PARE_OK) st = write_table(tool, sum, o, 0);
     if (sum) pare_ranges_free(sum);
     return st;
 }
 
 static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
 {
+    const double began = pare_seconds();
     char hash[33];
     uint64_t bytes;
     pare_model *model = NULL;
@@ -115,7 +138,7 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
         json_object_set_new(tool->facts, "model",
                             json_pack("{s:o, s:s, s:I}", "file", pare_json_text(tool->arg[0]),
                                       "hash", hash, "bytes", (json_int_t)bytes));
-        if (pare_tool_leads(tool)) st = write_table(tool, ranges, o);
+        if (pare_tool_leads(tool)) st = write_table(tool, ranges, o, began);
     }
     if (ranges) pare_ranges_free(ranges);
     pare_model_free(model);

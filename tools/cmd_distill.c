@@ -3,6 +3,7 @@
 #include "formats/file.h"
 #include "formats/json.h"
 #include "formats/onnx.h"
+#include "tools/scaling_facts.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/distill/training.h"
@@ -84,6 +85,7 @@ static const distill_options defaults = {.source = PARE_SOURCE_DEFAULTS,
 
 /* What one training holds. */
 typedef struct job {
+    double began; /* the training, as pare_seconds */
     pare_tool *tool;
     const distill_options *o;
     pare_model *teacher, *student;
@@ -241,6 +243,11 @@ static pare_status report(job *j)
                          "outputs", pare_json_text(j->o->output)));
     if (j->options.precision == PARE_TRAIN_FP16)
         json_object_set_new(facts, "skipped_steps", json_integer(r->skipped));
+    if (r->scaling.steps && !j->tool->comm) {
+        pare_scaling_job scaling = r->scaling;
+        scaling.start = j->log.start - j->began;
+        json_object_set_new(facts, "scaling", pare_scaling_json(&scaling));
+    }
     if (r->estimated) json_object_set_new(facts, "estimated_norms", json_integer(r->estimated));
     pare_print(stdout, "%s\n", j->o->output);
     if (!j->o->common.quiet)
@@ -272,6 +279,7 @@ static pare_status distill(job *j, pare_model *student)
     pare_ctx *ctx = j->tool->ctx;
     pare_watch *watch = NULL;
     PARE_TRY(pare_watch_start(ctx, &watch, j->options.device));
+    j->began = pare_seconds();
     pare_status st =
         pare_distill(ctx, &j->result, j->teacher, student, j->source.data, &j->options);
     json_t *device = pare_watch_end(watch);

@@ -11,5 +11,6 @@ extern const pare_command pare_command_data_fashion_mnist, pare_command_data_imp
     pare_command_quantize, pare_command_prune, pare_command_distill, pare_command_run,
     pare_command_validate, pare_command_diagnose, pare_command_bench, pare_command_report,
     pare_command_ops, pare_command_doctor, pare_command_version, pare_command_completion,
-    pare_command_replay, pare_command_serve, pare_command_load, pare_command_zoo;
+    pare_command_replay, pare_command_serve, pare_command_load, pare_command_scale,
+    pare_command_zoo;
 #endif

@@ -24,6 +24,7 @@ const pare_command *const pare_commands[] = {
     &pare_command_zoo,
     &pare_command_serve,
     &pare_command_load,
+    &pare_command_scale,
     &pare_command_replay,
     &pare_command_ops,
     &pare_command_doctor,

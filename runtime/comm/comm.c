@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/comm/comm.h"
-#include "runtime/base/hash.h"
+#include "runtime/base/clock.h"
 #include "runtime/comm/transport.h"
 
 #include <sched.h>
@@ -166,6 +166,17 @@ pare_status pare_comm_allreduce(pare_comm *c, void *data, size_t count, pare_com
     return c ? checked(c, c->transport->allreduce(c->transport, data, count, op)) : PARE_OK;
 }
 
+/* In parts of 32 bits, whose sums have room for what is carried. */
+pare_status pare_comm_sum_hash(pare_comm *c, pare_hash *x)
+{
+    const uint64_t low = UINT32_MAX;
+    uint64_t part[] = {x->low & low, x->low >> 32, x->high & low, x->high >> 32};
+    PARE_TRY(pare_comm_allreduce(c, part, 4, PARE_COMM_SUM_U64));
+    for (int i = 1; i < 4; i++) part[i] += part[i - 1] >> 32;
+    *x = (pare_hash){part[1] << 32 | (part[0] & low), part[3] << 32 | (part[2] & low)};
+    return PARE_OK;
+}
+
 pare_status pare_comm_broadcast(pare_comm *c, void *data, size_t bytes, int root)
 {
     PARE_TRY(pare_comm_settle(c, PARE_OK));
@@ -280,4 +291,44 @@ pare_status pare_comm_sum_f32(pare_comm *c, float *data, size_t count)
 pare_status pare_comm_sum_f64(pare_comm *c, double *data, size_t count)
 {
     return sum(c, &(summed){sizeof *data, add_f64}, data, count);
+}
+
+/* --- the network --- */
+
+/* Half the quickest of some round trips. */
+static pare_status time_trips(pare_comm *c, char *data, size_t bytes, int trips, double *out)
+{
+    const int other = c->rank ? 0 : c->size - 1;
+    *out = 1e30;
+    for (int i = 0; i < trips && (!c->rank || c->rank == c->size - 1); i++) {
+        pare_transport *t = c->transport;
+        const double start = pare_seconds();
+        PARE_TRY(c->rank ? t->receive(t, data, bytes, other) : t->send(t, data, bytes, other));
+        PARE_TRY(c->rank ? t->send(t, data, bytes, other) : t->receive(t, data, bytes, other));
+        const double took = (pare_seconds() - start) / 2;
+        if (took < *out) *out = took;
+    }
+    return PARE_OK;
+}
+
+static pare_status measure(pare_comm *c, char *data, size_t large, pare_network *out)
+{
+    enum { SMALL = 8 };
+    double first = 0, second = 0;
+    PARE_TRY(time_trips(c, data, SMALL, 200, &first));
+    PARE_TRY(time_trips(c, data, large, 10, &second));
+    *out = (pare_network){first, second > first ? (second - first) / (double)(large - SMALL) : 0};
+    return c->transport->broadcast(c->transport, out, sizeof *out, 0);
+}
+
+pare_status pare_comm_measure(pare_comm *c, pare_network *out)
+{
+    const size_t large = 16 << 20;
+    *out = (pare_network){0};
+    if (!c) return PARE_OK;
+    char *data = pare_alloc(c->ctx, large, 1);
+    pare_status st = pare_comm_settle(c, data ? PARE_OK : PARE_MEMORY);
+    if (st == PARE_OK) st = checked(c, measure(c, data, large, out));
+    pare_free(data);
+    return st;
 }

@@ -10,6 +10,8 @@
 #define PARE_RUNTIME_COMM_COMM_H
 
 #include "runtime/base/ctx.h"
+#include "runtime/base/hash.h"
+#include "runtime/comm/scaling.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,12 +69,19 @@ PARE_NODISCARD pare_status pare_comm_allreduce(pare_comm *comm, void *data, size
 PARE_NODISCARD pare_status pare_comm_sum_f32(pare_comm *comm, float *data, size_t count);
 PARE_NODISCARD pare_status pare_comm_sum_f64(pare_comm *comm, double *data, size_t count);
 
+/* The sum of hashes (pare_hash_sum) over all ranks, in every rank. */
+PARE_NODISCARD pare_status pare_comm_sum_hash(pare_comm *comm, pare_hash *hash);
+
 /* Copies of the root's bytes in all ranks. */
 PARE_NODISCARD pare_status pare_comm_broadcast(pare_comm *comm, void *data, size_t bytes, int root);
 
 /* Rank 0 gets what every rank has, in their order: all (size * bytes), else NULL. */
 PARE_NODISCARD pare_status pare_comm_gather(pare_comm *comm, const void *mine, size_t bytes,
                                             void *all);
+
+/* The network between rank 0 and the last one, in every rank: what messages of 8 bytes and of 16
+   MiB take, the quickest of some. A job of one has none: 0 and 0. */
+PARE_NODISCARD pare_status pare_comm_measure(pare_comm *comm, pare_network *out);
 
 #ifdef __cplusplus
 }

@@ -8,11 +8,13 @@ import os
 import h5py
 import numpy as np
 
+import nets
 from common import Failed, call
 
 PART = "ranks"
 IMAGES = 256     # of the large net
 MEGABYTES = 100  # that are summed
+STEPS = 60       # of a training
 MPIRUN = ["mpirun", "--bind-to", "core", "-n"]
 ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
@@ -63,8 +65,47 @@ def calibration(options, results):
     results.add(PART, "resnet50, 102 MB", f"calibrate {IMAGES} images, 1 process over 2", round(one / two, 2), "x", ">= 1.8")
 
 
+def training_rates(options, ranks, cores):
+    """Steps a second of so many ranks on so many cores, one thread each, and the facts."""
+    net, facts = options.zoo / "resnet.onnx", options.work / f"train-{ranks}.json"
+    data = nets.data_file(options, small(options), "train")
+    words = [options.pare, "distill", "--teacher", net, "--student", net, "--data", data, "--samples", 4000, "--steps", STEPS, "--validate-every", 10000, "--bn-estimate", 0, "--threads", 1, "-q",
+             "-o", options.work / "trained.onnx", "--json", facts]
+    many = ["mpirun", "--bind-to", "core" if ranks <= cores else "none", "-n", ranks]
+    where = ["taskset", "-c", "0"] if ranks == 1 else many
+    call([*where, *words], ENV)
+    row = json.loads(facts.read_text())
+    return row["samples_per_s"] / row["batch"], facts
+
+
+def small(options):
+    return next(net for net in nets.small_nets(options) if net.name == "resnet")
+
+
+def training(options, results):
+    cores = len(os.sched_getaffinity(0))
+    best = {}
+    for _ in range(3):
+        for ranks in 1, 2, 4:
+            rate, facts = training_rates(options, ranks, cores)
+            best[ranks] = max(best.get(ranks, 0), rate)
+            if ranks == 1:
+                one = facts
+    beyond = round(100 * (2 * best[1] / best[2] - 1), 1)
+    results.add(PART, "resnet, batch 128", "a step of 2 ranks beyond half of one's", beyond, "%", "<= 10")
+    out = options.work / "scale.json"
+    call(["mpirun", "-n", 2, options.pare, "scale", one, "--ranks", 4, "--cores", cores, "--json", out], ENV)
+    foreseen = {row["ranks"]: row["speed_up"] for row in json.loads(out.read_text())["rows"]}
+    for ranks in 2, 4:
+        measured = best[ranks] / best[1]
+        case = f"training, {ranks} ranks on {cores} cores"
+        results.detail(PART, dict(case=case, measured=measured, foreseen=foreseen[ranks]))
+        results.add(PART, "resnet, batch 128", f"speed-up of {ranks} ranks, foreseen {foreseen[ranks]:.2f}",
+                    round(measured, 2), "x")
+
+
 def run(options, results):
-    for part in sums, calibration:
+    for part in sums, calibration, training:
         try:
             part(options, results)
         except Failed as error:

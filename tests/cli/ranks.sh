@@ -20,6 +20,7 @@ data_sets || exit 0
 # --- the same bytes ---
 calibrate="$pare calibrate $cnn --data $data/train.h5 --samples 50"
 works one $calibrate -o one.json --json one.facts
+cp one.facts calibration.facts
 for size in 2 3 4; do
     works "size_$size" mpirun $size $calibrate -o many.json --json many.facts
     if cmp -s one.json many.json; then pass "bytes_$size"; else fail "bytes_$size" "$(cmp one.json many.json)"; fi
@@ -114,6 +115,22 @@ for number in 1 3; do
     done
     if [ -z "$left" ] && [ ! -e gone.json ]; then pass "killed_$number.ends"; else fail "killed_$number.ends" "left: $left $(ls gone.json 2>/dev/null)"; fi
 done
+
+# --- what more ranks would take ---
+works scale "$pare" scale calibration.facts --network 2us,10GB/s --ranks 64 --json scale.facts
+says scale_ends "scaling ends at"
+if [ "$(grep -c '"speed_up": ' scale.facts)" = 7 ]; then pass scale_rows; else fail scale_rows "$(cat scale.facts)"; fi
+works scale_measured mpirun 2 "$pare" scale calibration.facts --json scale.facts
+if python3 -c 'import json; n = json.load(open("scale.facts"))["network"]; exit(not (0 < n["alpha_s"] < 1 and 0 < n["beta_s"] < 1e-3))'; then
+    pass scale_network
+else
+    fail scale_network "$(cat scale.facts)"
+fi
+for word in 2us 2us,10GB us,10GB/s 2,10GB/s -1us,10GB/s 2us,0GB/s 2us,10/s; do
+    refuses "network_$word" 2 "--network $word" "$pare" scale calibration.facts --network "$word"
+done
+refuses scale_alone 2 "--network 2us,10GB/s is needed" "$pare" scale calibration.facts
+refuses scale_other 1 'one.plain: has no "scaling"' "$pare" scale one.plain --network 2us,10GB/s
 
 # --- what does not fit together ---
 refuses more_than_samples 1 "cnn.onnx|4 ranks|3 runs" mpirun 4 "$pare" calibrate "$cnn" --data "$data/train.h5" --samples 3 -o no.json
