@@ -4,10 +4,7 @@
 name=distill_ranks
 . "$(dirname "$0")/_lib.sh"
 mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
-if ! command -v mpirun >/dev/null 2>&1; then
-    skip all "no mpirun (openmpi-bin)"
-    exit
-fi
+ranks_can || exit 0
 data_sets || exit 0
 "$pare" prune -q "$zoo/mlp.onnx" -o half.onnx --macs 0.5 >/dev/null || exit 1
 "$pare" prune -q "$zoo/resnet.onnx" -o norms.onnx --macs 0.5 >/dev/null || exit 1

@@ -10,8 +10,7 @@ mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
 
 # without MPI's own start: the launcher's words alone
 refuses alone 1 "1 process where 3 were started|MPI" env OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0 "$pare" version
-if ! command -v mpirun >/dev/null 2>&1; then
-    skip all "no mpirun (openmpi-bin)"
+if ! ranks_can; then
     finish
     exit
 fi
