@@ -8,12 +8,13 @@ mlp=$zoo/mlp.onnx
 cnn=$zoo/cnn.onnx
 mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
 
-# without MPI's own start: the launcher's words alone
-refuses alone 1 "1 process where 3 were started|MPI" env OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0 "$pare" version
 if ! ranks_can; then
+    refuses no_mpi 1 "3 processes were started|libopenmpi-dev" env OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0 "$pare" version
     finish
     exit
 fi
+# without MPI's own start: the launcher's words alone
+refuses alone 1 "1 process where 3 were started" env OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0 "$pare" version
 data_sets || exit 0
 
 # --- the same bytes ---
