@@ -319,21 +319,21 @@ static pare_status list_tensors(loop *l, pare_model *student)
     return PARE_OK;
 }
 
-/* start is what the caller knows. */
+/* Each batch of a step is reduced; start is what the caller knows. */
 static pare_scaling_job scaling_of(const loop *l)
 {
     const pare_trainer *t = &l->t;
-    const int64_t timed = l->timed - 1, parts = t->microbatch_count * t->options.accumulate;
+    const int64_t timed = l->timed - 1, batches = t->options.accumulate;
     if (timed < 1) return (pare_scaling_job){0};
     const size_t bytes = pare_weights_trained_floats(&t->weights) * sizeof(float);
-    return (pare_scaling_job){.steps = t->steps,
-                              .parts = parts,
-                              .part = l->learning / (double)(timed * parts),
-                              .each = l->updating / (double)timed,
-                              .bytes = bytes * (size_t)t->options.accumulate,
-                              .reductions =
-                                  (int64_t)(bytes / sizeof(float) / PARE_GRADIENT_BUCKET + 1) *
-                                  t->options.accumulate};
+    const size_t bucket = PARE_GRADIENT_BUCKET * sizeof(float);
+    return (pare_scaling_job){.steps = t->steps * batches,
+                              .parts = t->microbatch_count,
+                              .part = l->learning / (double)(timed * batches) /
+                                      (double)t->microbatch_count,
+                              .each = l->updating / (double)(timed * batches),
+                              .bytes = bytes,
+                              .reductions = (int64_t)((bytes + bucket - 1) / bucket)};
 }
 
 static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)

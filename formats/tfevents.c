@@ -142,8 +142,8 @@ static pare_status make_file(pare_tfevents *t, const char *folder)
     t->path = pare_alloc(t->ctx, size, 1);
     if (!t->path) return PARE_MEMORY;
     snprintf(t->path, size, "%s%s" PREFIX "%" PRId64 ".%s.%ld.0", folder,
-             n && folder[n - 1] == '/' ? "" : "/", last < now ? now : last + 1, host,
-             (long)getpid());
+             n && folder[n - 1] == '/' ? "" : "/", last < now || last == INT64_MAX ? now : last + 1,
+             host, (long)getpid());
     t->fd = open(t->path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     return t->fd < 0 ? fail_write(t, t->path, errno) : PARE_OK;
 }

@@ -122,6 +122,10 @@ static pare_status find_shared(pare_tool *tool, pare_ranges **out, const pare_ca
     if (st == PARE_OK && bytes && !pare_tool_leads(tool))
         st = pare_ranges_unpack(tool->ctx, out, data, bytes);
     pare_free(data);
+    if (st != PARE_OK) {
+        pare_ranges_free(*out);
+        *out = NULL;
+    }
     return st;
 }
 

@@ -138,7 +138,8 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
         json_object_set_new(tool->facts, "model",
                             json_pack("{s:o, s:s, s:I}", "file", pare_json_text(tool->arg[0]),
                                       "hash", hash, "bytes", (json_int_t)bytes));
-        if (pare_tool_leads(tool)) st = write_table(tool, ranges, o, began);
+        st = pare_comm_settle(tool->comm, PARE_OK); /* before anything is written */
+        if (st == PARE_OK && pare_tool_leads(tool)) st = write_table(tool, ranges, o, began);
     }
     if (ranges) pare_ranges_free(ranges);
     pare_model_free(model);

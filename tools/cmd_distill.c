@@ -3,6 +3,7 @@
 #include "formats/file.h"
 #include "formats/json.h"
 #include "formats/onnx.h"
+#include "tools/ranks.h"
 #include "tools/scaling_facts.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
@@ -45,6 +46,7 @@ static const pare_option table[] = {
     PARE_TRAINING_ROWS(training, "kl:2; with --qat kl:2,mse",
                        "1e-3, with attention 3e-4; with --qat 3e-5",
                        "train; with --qat half, of those that quantization does not fold"),
+    PARE_OPT_GPUS,
     PARE_OPT_CHOICE("zeros", "keep|train", zeros,
                     "zeros of weights that have at least 20 % of them stay zeros, or are trained "
                     "(keep; train where the student is quantized)"),
@@ -173,6 +175,7 @@ static pare_status open_all(job *j)
     if (j->o->held_out)
         PARE_TRY(pare_data_open_isolated(ctx, &j->held_out, j->o->held_out, j->source.inputs,
                                          j->source.input_count));
+    if (j->o->held_out) PARE_TRY(pare_check_same_data(j->tool, j->o->held_out));
     j->options.held_out = j->held_out;
     warn_same_data(j);
     PARE_TRY(pare_distill_check_ranks(ctx, j->teacher, j->student, j->source.data, &j->options));

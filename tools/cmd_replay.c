@@ -7,8 +7,11 @@
 #include "tools/text.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 typedef struct replay_options {
     pare_common common;
@@ -69,6 +72,30 @@ static pare_status compare(pare_tool *tool, const pare_recipe *recipe)
                      other ? recipe->version : "", other ? ", and this is " PARE_VERSION : "");
 }
 
+/* With --gpus the command becomes mpirun, and a process of its own; what it prints is the message.
+ */
+static pare_status run_words(pare_ctx *ctx, char *const *words, int count)
+{
+    bool gpus = false;
+    int status = 0;
+    for (int i = 0; i < count; i++) gpus |= !strncmp(words[i], "--gpus", strlen("--gpus"));
+    if (!gpus) return pare_run_argv(ctx, words, count);
+    const pid_t child = fork();
+    if (child < 0) return PARE_FAIL(ctx, IO, "no process can be started: %s", strerror(errno));
+    if (!child) {
+        const pare_status st = pare_run_argv(ctx, words, count);
+        if (st != PARE_OK) pare_print_line("pare: ", ctx->message);
+        fflush(NULL);
+        _exit(pare_status_exit_code(st));
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        if (ctx->interrupted && *ctx->interrupted) kill(child, SIGTERM);
+    if (WIFEXITED(status) && !WEXITSTATUS(status)) return PARE_OK;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == pare_status_exit_code(PARE_MISSED))
+        return PARE_MISSED;
+    return PARE_FAIL(ctx, INPUT, "the command of several processes failed");
+}
+
 static pare_status run(pare_tool *tool, const void *options)
 {
     const replay_options *o = options;
@@ -82,7 +109,7 @@ static pare_status run(pare_tool *tool, const void *options)
     if (!words) return PARE_MEMORY;
     const pare_log_fn log = ctx->log;
     void *user = ctx->log_user;
-    const pare_status st = pare_run_argv(ctx, words, count);
+    const pare_status st = run_words(ctx, words, count);
     ctx->log = log;
     ctx->log_user = user;
     if (st == PARE_USAGE) return pare_fail_prefix(ctx, PARE_INPUT, "%s", tool->arg[0]);

@@ -6,6 +6,7 @@
 #include "tools/scaling_facts.h"
 #include "tools/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ static pare_status parse_network(pare_ctx *ctx, const char *text, pare_network *
         memcpy(size, end, n - 2);
         bytes = pare_bytes_parse(size);
     }
-    if (seconds < 0 || !(bytes > 0))
+    if (seconds < 0 || seconds > 1e3 || !(bytes >= 1))
         return PARE_FAIL(ctx, USAGE,
                          "--network %s: expected what a message takes and bytes a second: "
                          "2us,10GB/s",
@@ -92,17 +93,23 @@ static pare_scaling_job on_cores(const pare_scaling_job *job, int64_t ranks, int
     return out;
 }
 
+/* Up to as many ranks as there are parts. *end: twice of them save less than a quarter. */
 static pare_status print_rows(pare_tool *tool, const scale_options *o, const pare_scaling_job *job,
-                              const pare_network *network)
+                              const pare_network *network, int64_t *end)
 {
     const double one = pare_scaling_seconds(job, network, 1);
+    double before = INFINITY;
+    bool ended = false;
     json_t *rows = json_array();
     json_object_set_new(tool->facts, "rows", rows);
     pare_print(stdout, "%8s %12s %10s %10s %11s\n", "ranks", "seconds", "speed-up", "efficiency",
                "reducing, %");
-    for (int64_t ranks = 1; ranks <= o->most; ranks *= 2) {
+    for (int64_t ranks = 1; ranks <= o->most && ranks <= job->parts; ranks *= 2) {
         const pare_scaling_job here = on_cores(job, ranks, o->cores);
         const double seconds = pare_scaling_seconds(&here, network, (int)ranks);
+        ended = ended || seconds > PARE_SCALING_WORTH * before;
+        if (!ended) *end = ranks;
+        before = seconds;
         const double reducing =
             (double)job->steps *
             pare_scaling_reduce(network, (int)ranks, job->bytes, job->reductions);
@@ -125,12 +132,13 @@ static pare_status run(pare_tool *tool, const void *options)
     if (!pare_tool_leads(tool)) return PARE_OK;
     json_object_set_new(tool->facts, "network",
                         json_pack("{s:f, s:f}", "alpha_s", network.alpha, "beta_s", network.beta));
-    PARE_TRY(print_rows(tool, o, &job, &network));
-    const int end = pare_scaling_end(&job, &network, (int)o->most);
+    int64_t end = 1;
+    PARE_TRY(print_rows(tool, o, &job, &network, &end));
     json_object_set_new(tool->facts, "ranks_of_use", json_integer(end));
-    pare_print(stdout, "%s %d rank%s\n",
-               2 * (int64_t)end > o->most ? "scaling goes on at" : "scaling ends at", end,
-               end == 1 ? "" : "s");
+    pare_print(stdout, "scaling ends at %lld rank%s%s\n", (long long)end, end == 1 ? "" : "s",
+               2 * end > job.parts ? ": there are no more parts"
+               : 2 * end > o->most ? ", or later: more were not asked about"
+                                   : "");
     return PARE_OK;
 }
 

@@ -104,7 +104,7 @@ static pare_status finish_message(pare_tool *tool, pare_status st)
 {
     char *message = tool->ctx->message;
     const char *file = tool->arg_count ? tool->arg[0] : NULL;
-    if (st != PARE_MEMORY) return st;
+    if (st != PARE_MEMORY || pare_comm_failed(tool->comm)) return st;
     if (!message[0]) (void)pare_fail(tool->ctx, st, "out of memory");
     if (file && !strstr(message, file)) (void)pare_fail_prefix(tool->ctx, st, "%s", file);
     char cure[CURE];
@@ -176,6 +176,11 @@ pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)
     pare_status st = pare_comm_open(ctx, &comm);
     if (st != PARE_OK) return st;
     st = pare_comm_settle(comm, run_words(ctx, comm, words, count));
+    if (pare_comm_failed(comm)) {
+        if (pare_comm_rank(comm)) pare_ctx_clear(ctx); /* rank 0 says it */
+    } else if (st != PARE_OK && comm) {
+        pare_print_line("pare: ", ctx->message); /* what follows ends all processes */
+    }
     pare_comm_close(comm);
     return st;
 }
@@ -186,10 +191,16 @@ pare_status pare_tool_open_device(pare_tool *tool)
     const char *name = common->device ? common->device : "auto";
     if (tool->device_chosen) return PARE_OK;
     tool->device_chosen = true;
+    const char *asked = name;
     char own[32];
     PARE_TRY(pare_ranks_device(tool, name, own, sizeof own, &name));
     pare_status st =
         pare_device_open_within(tool->ctx, &tool->device, name, (size_t)common->memory_limit);
+    if (st != PARE_OK && name == own && !strcmp(asked, "auto") && !common->gpus) {
+        pare_log(tool->ctx, PARE_LOG_WARNING, "on the CPU: %s", tool->ctx->message);
+        pare_ctx_clear(tool->ctx);
+        st = PARE_OK;
+    }
     if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", name);
     const char *found = tool->device ? tool->device->name : "cpu";
     PARE_TRY(pare_comm_same(tool->comm, "device", found, strlen(found)));

@@ -21,6 +21,8 @@ bool pare_scaling_of_json(const json_t *facts, pare_scaling_job *out)
     out->parts = parts;
     out->bytes = (size_t)bytes;
     out->reductions = reductions;
-    return steps > 0 && parts > 0 && bytes >= 0 && reductions >= 0 && out->start >= 0 &&
+    const json_int_t most = (json_int_t)1 << 50;
+    return steps > 0 && steps <= most && parts > 0 && parts <= most && bytes >= 0 &&
+           bytes <= most && reductions >= 0 && reductions <= most && out->start >= 0 &&
            out->part >= 0 && out->each >= 0;
 }

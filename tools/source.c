@@ -130,13 +130,13 @@ static pare_status choose(pare_tool *tool, pare_source *out, const pare_source_o
     return PARE_OK;
 }
 
-/* Ranks read the same file, or copies of it. */
-static pare_status check_ranks(pare_tool *tool, const char *path)
+pare_status pare_check_same_data(pare_tool *tool, const char *path)
 {
     pare_hash content;
     if (!tool->comm) return PARE_OK;
     PARE_TRY(pare_file_hash_quick(tool->ctx, path, &content));
-    return pare_comm_same(tool->comm, "data file", &content, sizeof content);
+    const char *what = pare_arena_printf(&tool->arena, "data file '%s'", path);
+    return what ? pare_comm_same(tool->comm, what, &content, sizeof content) : PARE_MEMORY;
 }
 
 pare_status pare_source_open_inputs(pare_tool *tool, pare_source *out, const char *path,
@@ -148,7 +148,7 @@ pare_status pare_source_open_inputs(pare_tool *tool, pare_source *out, const cha
     for (int i = 0; i < count; i++) inputs[i].dataset = mapped(&options->map, inputs[i].name);
     PARE_TRY(pare_data_open_isolated(tool->ctx, &out->data, options->data, inputs, count));
     pare_status st = choose(tool, out, options, own);
-    if (st == PARE_OK) st = check_ranks(tool, options->data);
+    if (st == PARE_OK) st = pare_check_same_data(tool, options->data);
     if (st != PARE_OK) pare_source_close(out);
     return st;
 }

@@ -61,6 +61,9 @@ PARE_NODISCARD pare_status pare_source_open_inputs(pare_tool *tool, pare_source 
 PARE_NODISCARD pare_status pare_check_samples(pare_ctx *ctx, const pare_model *model,
                                               const char *input, const pare_shape *shape);
 
+/* Fails where ranks have other data under this name. */
+PARE_NODISCARD pare_status pare_check_same_data(pare_tool *tool, const char *path);
+
 /* Puts the samples in ascending order: sums of floats depend on the order, and --shuffle changes no
    result. */
 void pare_source_sort(pare_source *source);

@@ -92,6 +92,8 @@ pare_status pare_comm_settle(pare_comm *c, pare_status status)
     return worst ? adopt(c, c->size - (int)(worst >> 8), (pare_status)(worst & 0xff)) : PARE_OK;
 }
 
+bool pare_comm_failed(const pare_comm *c) { return c && c->failed != PARE_OK && !c->broken; }
+
 void pare_comm_forget(pare_comm *c)
 {
     if (c && !c->broken) c->failed = PARE_OK;
@@ -102,23 +104,25 @@ void pare_comm_forget(pare_comm *c)
 /* Ranks of this machine that may use the same cores share them. */
 static pare_status share_cores(pare_comm *c)
 {
-    cpu_set_t cores;
+    enum { MOST = 1 << 13 }; /* cores */
+    cpu_set_t cores[MOST / CPU_SETSIZE];
     int same = 0;
-    if (sched_getaffinity(0, sizeof cores, &cores)) return PARE_OK;
+    if (sched_getaffinity(0, sizeof cores, cores)) memset(cores, 0, sizeof cores);
     struct {
         char host[256];
         pare_hash cores;
-    } mine = {.cores = pare_hash_bytes(&cores, sizeof cores)}, *all = NULL;
+    } mine = {.cores = pare_hash_bytes(cores, sizeof cores)}, *all = NULL;
     (void)gethostname(mine.host, sizeof mine.host - 1);
     all = pare_alloc(c->ctx, (size_t)c->size, sizeof *all);
     pare_status st = pare_comm_settle(c, all ? PARE_OK : PARE_MEMORY);
-    if (st == PARE_OK) st = c->transport->gather(c->transport, &mine, sizeof mine, all);
+    if (st == PARE_OK) st = checked(c, c->transport->gather(c->transport, &mine, sizeof mine, all));
     if (st == PARE_OK)
-        st = c->transport->broadcast(c->transport, all, (size_t)c->size * sizeof *all, 0);
+        st = checked(c,
+                     c->transport->broadcast(c->transport, all, (size_t)c->size * sizeof *all, 0));
     for (int i = 0; st == PARE_OK && i < c->size; i++) same += !memcmp(&all[i], &mine, sizeof mine);
     pare_free(all);
     if (st != PARE_OK) return st;
-    const int count = CPU_COUNT(&cores);
+    const int count = CPU_COUNT_S(sizeof cores, cores);
     c->threads = count > same ? count / same : 1;
     return PARE_OK;
 }
@@ -138,7 +142,9 @@ pare_status pare_comm_open(pare_ctx *ctx, pare_comm **out)
     }
     c->rank = c->transport->rank;
     c->size = c->transport->size;
-    if (c->size != launched)
+    if (c->size != launched && pare_comm_launched_rank())
+        st = PARE_UNSUPPORTED; /* one of them says it */
+    else if (c->size != launched)
         st = PARE_FAIL(ctx, UNSUPPORTED,
                        "%s sees %d process%s where %d were started; start them with its own "
                        "mpirun, or by srun --mpi=pmix",

@@ -46,6 +46,8 @@ const char *pare_comm_library(const pare_comm *comm);
 /* Gives every rank the status and message of the lowest rank that failed, here or before; PARE_OK
    where none did. A message of another rank than 0 begins with it: "rank 2 (node7): ". */
 PARE_NODISCARD pare_status pare_comm_settle(pare_comm *comm, pare_status status);
+/* Is there a failure that all ranks have? */
+bool pare_comm_failed(const pare_comm *comm);
 /* Goes on after a failure that all ranks have and that ends no job: a stop that was asked for. Its
    message is the context's until pare_ctx_clear. Nothing after a failure of MPI itself. */
 void pare_comm_forget(pare_comm *comm);

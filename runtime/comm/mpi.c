@@ -220,6 +220,7 @@ pare_status pare_mpi_open(pare_ctx *ctx, pare_transport **out)
 pare_status pare_mpi_open(pare_ctx *ctx, pare_transport **out)
 {
     *out = NULL;
+    if (pare_comm_launched_rank()) return PARE_UNSUPPORTED; /* one of them says it */
     return PARE_FAIL(ctx, UNSUPPORTED,
                      "%d processes were started together, but this build has no MPI; install it "
                      "(libopenmpi-dev) and build again",

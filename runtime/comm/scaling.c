@@ -30,13 +30,3 @@ double pare_scaling_seconds(const pare_scaling_job *job, const pare_network *net
 {
     return job->start + (double)job->steps * pare_scaling_step(job, network, ranks);
 }
-
-int pare_scaling_end(const pare_scaling_job *job, const pare_network *network, int most)
-{
-    int ranks = 1;
-    for (; ranks <= most / 2; ranks *= 2)
-        if (pare_scaling_seconds(job, network, 2 * ranks) >
-            0.75 * pare_scaling_seconds(job, network, ranks))
-            break;
-    return ranks;
-}

@@ -37,9 +37,8 @@ double pare_scaling_reduce(const pare_network *network, int ranks, size_t bytes,
 double pare_scaling_step(const pare_scaling_job *job, const pare_network *network, int ranks);
 double pare_scaling_seconds(const pare_scaling_job *job, const pare_network *network, int ranks);
 
-/* Useful ranks, of 1, 2, 4, ... up to most: doubling them once more saves less than a quarter of
-   the time. */
-int pare_scaling_end(const pare_scaling_job *job, const pare_network *network, int most);
+/* Twice the ranks are worth it where they take at most so much of the time. */
+#define PARE_SCALING_WORTH 0.75
 
 #ifdef __cplusplus
 }

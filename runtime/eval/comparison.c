@@ -16,8 +16,9 @@ struct pare_comparison {
     pare_candidate *candidate;
     int count;
     pare_error_tally tally;
-    int64_t samples, classes; /* seen so far */
-    int64_t from;             /* samples of the ranks before this one */
+    int64_t samples, classes;  /* seen so far */
+    int64_t from;              /* samples of the ranks before this one */
+    int64_t early, early_hits; /* samples after which accuracy is first judged, and hits in them */
     bool classifies;
     const char *name; /* of the data */
     const pare_first_outputs *first;
@@ -198,23 +199,46 @@ static pare_status same_outputs(const pare_comparison *c, int k, int out)
                      (long long)x.size);
 }
 
+static pare_status fail_shapes(const pare_comparison *c, const char *path, const char *output,
+                               const pare_shape *a, const pare_shape *b)
+{
+    char first[256], other[256];
+    return PARE_FAIL(
+        c->ctx, INPUT,
+        "%s: output '%s' has shape %s for one sample of %s and %s for another; outputs "
+        "that are compared need one shape, 'pare run --data' writes any",
+        path, output, pare_shape_text(a, first, sizeof first), c->name,
+        pare_shape_text(b, other, sizeof other));
+}
+
+/* The same of samples of different ranks. */
+static pare_status check_shapes_of_ranks(pare_comparison *c)
+{
+    pare_status st = PARE_OK;
+    for (int k = 0; c->options.comm && k < c->count; k++) {
+        const pare_candidate *one = &c->candidate[k];
+        for (int o = 0; o < pare_predictor_output_count(one->predictor); o++) {
+            pare_shape first = one->shape[o];
+            PARE_TRY(pare_comm_broadcast(c->options.comm, &first, sizeof first, 0));
+            if (st == PARE_OK && !pare_shape_equal(&first, &one->shape[o]))
+                st = fail_shapes(c, one->model->path, one->model->graph->out.item[o]->name, &first,
+                                 &one->shape[o]);
+        }
+    }
+    return pare_comm_settle(c->options.comm, st);
+}
+
 /* Outputs whose samples differ in shape, in one batch or from batch to batch, are not compared. */
 static pare_status check_rows(const pare_comparison *c, int k, const pare_predictor *one,
                               const char *path, int count)
 {
-    char first[256], other[256];
     for (int o = 0; o < pare_predictor_output_count(one); o++) {
         const pare_rows rows = pare_predictor_rows(one, o);
         pare_shape *wanted = &c->candidate[k].shape[o];
         if (!c->samples && rows.shapes && count) *wanted = rows.shapes[0];
         for (int i = 0; rows.shapes && i < count; i++)
             if (!pare_shape_equal(&rows.shapes[i], wanted))
-                return PARE_FAIL(
-                    c->ctx, INPUT,
-                    "%s: output '%s' has shape %s for one sample of %s and %s for another; outputs "
-                    "that are compared need one shape, 'pare run --data' writes any",
-                    path, rows.name, pare_shape_text(wanted, first, sizeof first), c->name,
-                    pare_shape_text(&rows.shapes[i], other, sizeof other));
+                return fail_shapes(c, path, rows.name, wanted, &rows.shapes[i]);
     }
     return PARE_OK;
 }
@@ -275,25 +299,23 @@ static pare_status predict_all(pare_comparison *c, const pare_batch *batch, pare
     return PARE_OK;
 }
 
-static pare_status stop_near_chance(const pare_comparison *c)
+static pare_status stop_near_chance(const pare_comparison *c, int64_t hits, int64_t samples)
 {
-    int64_t hits = c->candidate[0].top1;
     if (c->options.any_accuracy || !c->classes ||
-        !pare_stats_near_chance(hits, c->samples, c->classes))
+        !pare_stats_near_chance(hits, samples, c->classes))
         return PARE_OK;
     return PARE_FAIL(
         c->ctx, INPUT,
         "%s: top-1 is %.2f %% on %lld samples, near chance (%.2f %% for %lld classes): is the "
         "preprocessing of %s the model's (scale, mean and std, layout, order of channels "
         "and classes)? --any-accuracy compares all the same",
-        c->candidate[0].model->path, 100 * (double)hits / (double)c->samples, (long long)c->samples,
+        c->candidate[0].model->path, 100 * (double)hits / (double)samples, (long long)samples,
         100 / (double)c->classes, (long long)c->classes, c->name);
 }
 
 /* Runs one batch through every model; seen: the reader's hash up to its end. */
 static pare_status run_batch(pare_comparison *c, const pare_batch *batch, pare_hash seen)
 {
-    int64_t before = c->samples;
     PARE_TRY(predict_all(c, batch, seen));
     pare_rows rows = rows_of(c, 0, 0);
     const bool classifier = is_classifier(&rows);
@@ -304,8 +326,9 @@ static pare_status run_batch(pare_comparison *c, const pare_batch *batch, pare_h
         judge_sample(c, c->classes ? batch->label[i] : -1, i);
     }
     c->samples += batch->count;
-    const bool now = !c->options.comm && before < ENOUGH && c->samples >= ENOUGH;
-    return now ? stop_near_chance(c) : PARE_OK;
+    if (c->from + c->samples <= c->early) c->early_hits = c->candidate[0].top1;
+    return !c->options.comm && c->samples == c->early ? stop_near_chance(c, c->early_hits, c->early)
+                                                      : PARE_OK;
 }
 
 /* --- samples --- */
@@ -348,13 +371,25 @@ static pare_status take_share(pare_comparison *c, const pare_eval_samples *s, in
     if (ranks > batches)
         return PARE_FAIL(
             c->ctx, INPUT,
-            "%s: %lld ranks, but only %lld batches of %d samples; start fewer ranks or "
+            "%s: %lld ranks, but only %lld batch%s of %d samples; start fewer ranks or "
             "choose a smaller batch",
-            c->name, (long long)ranks, (long long)batches, s->batch);
+            c->name, (long long)ranks, (long long)batches, batches == 1 ? "" : "es", s->batch);
     c->from = first * s->batch;
     *count = (batches / ranks + (rank < rest)) * s->batch;
     if (*count > s->count - c->from) *count = s->count - c->from;
+    c->early = (ENOUGH + s->batch - 1) / s->batch * s->batch;
     return PARE_OK;
+}
+
+/* What ranks found becomes that of all of them; then it is judged as one process judges. */
+static pare_status share(pare_comparison *c)
+{
+    PARE_TRY(check_shapes_of_ranks(c));
+    PARE_TRY(pare_comm_allreduce(c->options.comm, &c->early_hits, 1, PARE_COMM_SUM_U64));
+    PARE_TRY(pare_error_tally_share(&c->tally, c->candidate, c->count, &c->samples));
+    if (c->options.comm && c->samples >= c->early)
+        PARE_TRY(stop_near_chance(c, c->early_hits, c->early));
+    return stop_near_chance(c, c->candidate[0].top1, c->samples);
 }
 
 static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
@@ -376,8 +411,7 @@ static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
     }
     pare_reader_close(reader);
-    if (st == PARE_OK) st = pare_error_tally_share(&c->tally, c->candidate, c->count, &c->samples);
-    return st == PARE_OK ? stop_near_chance(c) : st;
+    return st == PARE_OK ? share(c) : st;
 }
 
 pare_status pare_comparison_run(pare_comparison *c, const pare_eval_samples *samples,

@@ -264,8 +264,8 @@ void pare_comparison_free(pare_comparison *comparison);
 void pare_comparison_use(pare_comparison *comparison, pare_device *device);
 
 /* Plans all models and runs the samples through them, once; first may be NULL. PARE_INPUT: a label
-   out of range; the first model's accuracy is near chance (asked once enough samples were seen, of
-   ranks at the end); more ranks than batches. */
+   out of range; the first model's accuracy is near chance (asked once enough samples were seen;
+   ranks say it at the end); more ranks than batches. */
 PARE_NODISCARD pare_status pare_comparison_run(pare_comparison *comparison,
                                                const pare_eval_samples *samples,
                                                const pare_first_outputs *first);

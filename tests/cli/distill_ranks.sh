@@ -79,10 +79,11 @@ for size in 1 2 4; do
     mpirun $size $distill -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume >.test.out 2>.test.err &
     process_of $((size - 1))
     while [ "$(lines out.jsonl)" -le $((part * 20)) ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
-    kill -KILL "$process"
+    killed=no
+    [ -n "$process" ] && kill -KILL "$process" && killed=yes
     wait $!
     got=$?
-    if [ $got != 0 ] && [ ! -e out.onnx ] && [ -e out/checkpoint.pare ]; then
+    if [ $got != 0 ] && [ $killed = yes ] && [ ! -e out.onnx ] && [ -e out/checkpoint.pare ]; then
         pass "killed_$size"
     else
         fail "killed_$size" "exit $got, $(lines out.jsonl) lines, $(ls)"
@@ -131,7 +132,7 @@ cp half.onnx there/mine.onnx && cp "$data/train.h5" there/val.h5 && cp "$data/te
 own="$pare distill --teacher $zoo/mlp.onnx --student mine.onnx --data mine.h5 --samples 600 --batch 32 --steps 2 -o $work/no.onnx --checkpoint $work/no"
 refuses other_data 1 "rank 1 (|another data file" mpirun 1 $own : -n 1 --wdir there $own
 cp "$data/train.h5" there/mine.h5 && cp "$data/test.h5" val.h5
-refuses other_val 1 "rank 1 (|another held-out data" mpirun 1 $own --val val.h5 : -n 1 --wdir there $own --val val.h5
+refuses other_val 1 "rank 1 (|another data file" mpirun 1 $own --val val.h5 : -n 1 --wdir there $own --val val.h5
 "$pare" prune -q "$zoo/mlp.onnx" -o there/mine.onnx --macs 0.7 >/dev/null
 refuses other_student 1 "rank 1 (|another student" mpirun 1 $own : -n 1 --wdir there $own
 rm there/mine.onnx

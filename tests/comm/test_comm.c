@@ -164,6 +164,24 @@ static void test_same(void **state)
     world *w = *state;
     assert_int_equal(pare_comm_same(w->comm, "model", "abc", 3), PARE_OK);
     assert_int_equal(pare_comm_same(w->comm, "model", "", 0), PARE_OK);
+    if (!w->comm) return;
+    assert_int_equal(pare_comm_same(w->comm, "model", w->rank == 1 ? "abd" : "abc", 3), PARE_INPUT);
+    assert_int_equal(strncmp(w->ctx.message, "rank 1 (", 8), 0);
+    assert_non_null(strstr(w->ctx.message, "another model than rank 0"));
+    assert_true(pare_comm_failed(w->comm));
+    pare_comm_forget(w->comm);
+    pare_ctx_clear(&w->ctx);
+    assert_false(pare_comm_failed(w->comm));
+}
+
+static void test_network(void **state)
+{
+    world *w = *state;
+    pare_network network;
+    assert_int_equal(pare_comm_measure(w->comm, &network), PARE_OK);
+    if (w->comm) assert_true(network.alpha > 0 && network.beta > 0 && network.alpha < 10);
+    if (!w->comm) assert_true(network.alpha == 0 && network.beta == 0);
+    assert_int_equal(pare_comm_same(w->comm, "network", &network, sizeof network), PARE_OK);
 }
 
 /* The first rank is asked to stop; all go on together. */
@@ -213,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_sum_of_doubles),
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_same),
+        cmocka_unit_test(test_network),
         cmocka_unit_test(test_a_stop_is_forgotten),
         cmocka_unit_test(test_failure_reaches_all),
     };

@@ -40,23 +40,11 @@ static void test_steps(void **state)
     near(pare_scaling_seconds(&job, &network, 1), 47.5);
 }
 
-/* 47.5 s, then 28.6, 19.1 (0.67 of it) and 14.4 (0.755). */
-static void test_end(void **state)
-{
-    const pare_network none = {0};
-    const pare_scaling_job start = {.start = 1, .steps = 1, .parts = 100, .part = 0.001};
-    (void)state;
-    assert_int_equal(pare_scaling_end(&job, &network, 1024), 4);
-    assert_int_equal(pare_scaling_end(&job, &network, 3), 2);
-    assert_int_equal(pare_scaling_end(&start, &none, 1024), 1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduction),
         cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
