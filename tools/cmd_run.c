@@ -26,6 +26,7 @@ typedef struct run_options {
     const char *output, *cache;
     bool reference, no_tune, tf32;
     int parallel; /* 0: pipeline; -1: none */
+    int64_t stage_weights;
 } run_options;
 
 #define OPTIONS run_options
@@ -44,6 +45,8 @@ static const pare_option table[] = {
     PARE_OPT_CHOICE("parallel", "pipeline", parallel,
                     "with --data, how processes that mpirun started share the model: each has a "
                     "stage of its nodes, with their weights"),
+    PARE_OPT_BYTES("stage-weights", "SIZE", stage_weights, 1, 1e15,
+                   "with --parallel, most bytes of weights in a stage (no limit)"),
     PARE_OPT_GPUS,
     PARE_SOURCE_ROWS("samples to run, evenly spaced (all)"),
     {0},
@@ -57,6 +60,7 @@ static pare_plan_options plan_options(const pare_tool *tool, const run_options *
                                .reference = o->reference,
                                .tune = o->cache && !o->no_tune,
                                .cache_dir = o->cache,
+                               .stage_weights = (size_t)o->stage_weights,
                                .device = tool->device};
 }
 
@@ -450,6 +454,7 @@ static pare_status check_options(pare_tool *tool, const run_options *o)
 {
     static const char *const of_tensors[] = {"reference", NULL};
     static const char *const of_one[] = {"cache", "no-tune", NULL};
+    static const char *const of_stages[] = {"stage-weights", NULL};
     PARE_TRY(
         pare_need_option(tool, o->output, "-o", "a folder, or with --data a file for the outputs"));
     if (o->source.data && (o->input.count || tool->arg_count > 1))
@@ -461,6 +466,7 @@ static pare_status check_options(pare_tool *tool, const run_options *o)
             return PARE_FAIL(tool->ctx, USAGE, "run --parallel: needs samples: --data F.h5");
         return pare_refuse_options(tool, "with --parallel", of_one);
     }
+    PARE_TRY(pare_refuse_options(tool, "without --parallel", of_stages));
     if (!tool->comm) return PARE_OK;
     return PARE_FAIL(tool->ctx, USAGE,
                      "run: %d processes were started, which share a model by --parallel pipeline",

@@ -151,7 +151,10 @@ pare_status pare_stage_take(pare_plan *plan)
     if (plan->dynamic) return refuse_dynamic(plan);
     plan->stage = pare_arena_alloc(&plan->arena, (size_t)count, sizeof *plan->stage);
     if (!plan->stage) return PARE_MEMORY;
-    PARE_TRY(pare_graph_cut(plan->model->graph, count, plan->stage));
+    const pare_cut_options how = {.stages = count,
+                                  .device = plan->options.device || plan->options.outline,
+                                  .weights = plan->options.stage_weights};
+    PARE_TRY(pare_graph_cut(plan->model->graph, &how, plan->stage));
     pare_arena_init(&arena, plan->ctx);
     pare_status st = stage_new(&stage, plan->model);
     if (st == PARE_OK)

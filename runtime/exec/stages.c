@@ -4,29 +4,47 @@
    first j places in k stages, the best is the best of all first i in k - 1 stages with one more
    stage from i to j.
 
-   Costs are relative. A node costs the bytes that it reads and writes, or its multiply-adds where
-   these take longer. The rates are assumptions about a core with vector instructions: they decide
-   where cuts are, and no result. */
+   Costs are relative, in bytes of memory moved. A node costs the bytes that it reads and writes, or
+   its multiply-adds where these take longer. The rates decide where cuts are, and no result. */
 #include "runtime/exec/stages.h"
 #include "runtime/exec/plan.h"
 
 #include <math.h>
 
-enum {
-    F32_MACS_A_BYTE = 4, /* multiply-adds in the time in which a byte is moved */
-    S8_MACS_A_BYTE = 16,
-    SENT_BYTE = 6 /* a byte that is sent is copied three times: each reads and writes it */
-};
+/* In the time in which a byte is moved: multiply-adds of 32 and 16 bits and of integers of 8. What
+   a byte that is sent costs. What each node costs beside its work. */
+typedef struct rates {
+    double f32, f16, s8, sent, node;
+} rates;
+
+/* An assumption about a core with vector instructions, on which f16 is widened. Sending copies a
+   byte three times: each reads and writes it. */
+static const rates cpu = {.f32 = 4, .f16 = 4, .s8 = 16, .sent = 6};
+/* NVIDIA H200 SXM: 67 T operations of FP32, 989 T of FP16 and 1,979 T of INT8 a second (datasheet,
+   dense), 2.9 TB/s of memory, copies to and from the host at 55 GB/s, and a launch in 1.2 us
+   (eval/roofline). */
+static const rates gpu = {.f32 = 12, .f16 = 170, .s8 = 340, .sent = 105, .node = 3.5e6};
+
+/* A node that reads a constant, and the next one that does (node_count: none). */
+typedef struct use {
+    int node, next;
+    size_t bytes;
+} use;
 
 /* What is known of the graph before it is cut. */
 typedef struct cutter {
     const pare_graph *graph;
     pare_arena arena;
+    const rates *rates;
+    size_t most;  /* bytes of weights in a stage */
     int places;   /* where a stage may begin, and the end */
     int *at;      /* (places + 1) their nodes */
     double *cost; /* (places + 1) of all nodes before the place */
     double *sent; /* (places + 1) bytes that cross there */
-    int *from;    /* (stages, places + 1) where the last of so many stages begins */
+    use *use;     /* in the order of the nodes */
+    int uses;
+    int *first; /* (places + 1) of the uses at the place and behind it */
+    int *from;  /* (stages, places + 1) where the last of so many stages begins */
     struct best {
         double slowest, sent;
     } * best; /* (2, places + 1) */
@@ -52,7 +70,14 @@ static void number_nodes(const pare_graph *g)
     for (int i = 0; i < g->node_count; i++) g->node[i]->mark = i;
 }
 
-static double node_cost(const pare_node *node)
+static double macs_a_byte(const rates *r, const pare_value *x)
+{
+    if (!x) return r->f32;
+    if (x->dtype == PARE_s8 || x->dtype == PARE_u8) return r->s8;
+    return x->dtype == PARE_f16 || x->dtype == PARE_bf16 ? r->f16 : r->f32;
+}
+
+static double node_cost(const rates *r, const pare_node *node)
 {
     double moved = 0;
     size_t bytes;
@@ -61,9 +86,7 @@ static double node_cost(const pare_node *node)
         if (sized(node->in[i], &bytes)) moved += (double)bytes;
     for (int i = 0; i < node->out_count; i++)
         if (sized(node->out[i], &bytes)) moved += (double)bytes;
-    const pare_value *x = pare_node_in(node, 0);
-    const bool narrow = x && (x->dtype == PARE_s8 || x->dtype == PARE_u8);
-    return fmax(moved, pare_node_macs(node) / (narrow ? S8_MACS_A_BYTE : F32_MACS_A_BYTE));
+    return r->node + fmax(moved, pare_node_macs(node) / macs_a_byte(r, pare_node_in(node, 0)));
 }
 
 /* --- what crosses --- */
@@ -125,33 +148,74 @@ pare_status pare_graph_crossing(const pare_graph *g, int at, pare_arena *arena, 
 
 /* --- the cut --- */
 
-static pare_status cutter_open(cutter *c, const pare_graph *g, int stages)
+static bool repeated(const pare_node *node, int k)
 {
+    for (int i = 0; i < k; i++)
+        if (node->in[i] == node->in[k]) return true;
+    return false;
+}
+
+static void add_use(cutter *c, const pare_node *node, const pare_value *v)
+{
+    use *u = &c->use[c->uses++];
+    *u = (use){node->mark, c->graph->node_count, v->data->bytes};
+    for (int i = 0; i < v->user_count; i++)
+        if (v->user[i]->graph == c->graph && v->user[i]->mark > node->mark &&
+            v->user[i]->mark < u->next)
+            u->next = v->user[i]->mark;
+}
+
+static pare_status list_uses(cutter *c)
+{
+    size_t most = 0;
+    for (int i = 0; i < c->graph->node_count; i++) most += (size_t)c->graph->node[i]->in_count;
+    c->use = pare_arena_alloc(&c->arena, most + 1, sizeof *c->use);
+    c->first = pare_arena_alloc(&c->arena, (size_t)c->places + 1, sizeof *c->first);
+    if (!c->use || !c->first) return PARE_MEMORY;
+    for (int i = 0, place = 0; i <= c->graph->node_count; i++) {
+        if (i == c->at[place]) c->first[place++] = c->uses;
+        const pare_node *node = i < c->graph->node_count ? c->graph->node[i] : NULL;
+        for (int k = 0; node && k < node->in_count; k++)
+            if (node->in[k] && node->in[k]->data && !repeated(node, k))
+                add_use(c, node, node->in[k]);
+    }
+    return PARE_OK;
+}
+
+static pare_status list_places(cutter *c)
+{
+    const pare_graph *g = c->graph;
     const size_t n = (size_t)g->node_count;
-    double *crossing = pare_arena_alloc(&c->arena, n + 2, sizeof *crossing);
-    c->graph = g;
+    double cost = 0, *crossing = pare_arena_alloc(&c->arena, n + 2, sizeof *crossing);
     c->at = pare_arena_alloc(&c->arena, n + 1, sizeof *c->at);
     c->cost = pare_arena_alloc(&c->arena, n + 1, sizeof *c->cost);
     c->sent = pare_arena_alloc(&c->arena, n + 1, sizeof *c->sent);
     if (!crossing || !c->at || !c->cost || !c->sent) return PARE_MEMORY;
     number_nodes(g);
     count_crossing(g, crossing);
-    double cost = 0;
     for (int i = 0; i < g->node_count; i++) {
         if (!pare_op_is_alias(g->node[i])) {
             c->at[c->places] = c->places ? i : 0; /* what is before the first is of its stage */
             c->cost[c->places] = c->places ? cost : 0;
             c->sent[c->places++] = crossing[i];
         }
-        cost += node_cost(g->node[i]);
+        cost += node_cost(c->rates, g->node[i]);
     }
     c->at[c->places] = g->node_count;
     c->cost[c->places] = cost;
     c->sent[c->places] = crossing[g->node_count];
+    return PARE_OK;
+}
+
+static pare_status cutter_open(cutter *c, int stages)
+{
+    const pare_model *m = c->graph->model;
+    PARE_TRY(list_places(c));
     if (c->places < stages)
-        return PARE_FAIL(g->model->ctx, INPUT,
+        return PARE_FAIL(m->ctx, INPUT,
                          "%s: %d stages were asked for, but the graph has only %d node%s that run",
-                         g->model->path, stages, c->places, c->places == 1 ? "" : "s");
+                         m->path, stages, c->places, c->places == 1 ? "" : "s");
+    PARE_TRY(list_uses(c));
     const size_t row = (size_t)c->places + 1;
     c->from = pare_arena_alloc(&c->arena, row * (size_t)stages, sizeof *c->from);
     c->best = pare_arena_alloc(&c->arena, row * 2, sizeof *c->best);
@@ -160,44 +224,51 @@ static pare_status cutter_open(cutter *c, const pare_graph *g, int stages)
 
 static double stage_cost(const cutter *c, int i, int j)
 {
-    return c->cost[j] - c->cost[i] + SENT_BYTE * c->sent[j];
+    return c->cost[j] - c->cost[i] + c->rates->sent * c->sent[j];
+}
+
+/* Bytes of the constants read between places i and i + 1, but for those that are read again before
+   place j. */
+static size_t new_weights(const cutter *c, int i, int j)
+{
+    size_t bytes = 0;
+    for (int u = c->first[i]; u < c->first[i + 1]; u++)
+        if (c->use[u].next >= c->at[j]) bytes += c->use[u].bytes;
+    return bytes;
 }
 
 /* The last of k + 1 stages up to place j begins at i, as late as it can first: the longer it is,
-   the more it costs. */
+   the more it costs and the more weights it has. */
 static void choose_last(cutter *c, int k, int j)
 {
     const int row = c->places + 1;
     const struct best *before = c->best + (k + 1) % 2 * row;
     struct best *best = &c->best[k % 2 * row + j];
+    size_t weights = 0;
     best->slowest = INFINITY;
     for (int i = j - 1; i >= k; i--) {
         const double last = stage_cost(c, i, j);
-        if (last > best->slowest) return;
-        const double slowest = fmax(last, before[i].slowest), sent = before[i].sent + c->sent[j];
+        weights += new_weights(c, i, j);
+        if (last > best->slowest || (c->most && weights > c->most)) return;
+        if (k ? before[i].slowest == INFINITY : i > 0) continue;
+        const double slowest = k ? fmax(last, before[i].slowest) : last,
+                     sent = (k ? before[i].sent : 0) + c->sent[j];
         if (slowest > best->slowest || (slowest == best->slowest && sent >= best->sent)) continue;
         *best = (struct best){slowest, sent};
         c->from[k * row + j] = i;
     }
 }
 
-static void choose(cutter *c, int stages)
+static pare_status choose(cutter *c, int stages)
 {
-    for (int j = 1; j <= c->places; j++)
-        c->best[j] = (struct best){stage_cost(c, 0, j), c->sent[j]};
-    for (int k = 1; k < stages; k++)
+    const pare_model *m = c->graph->model;
+    for (int k = 0; k < stages; k++)
         for (int j = k + 1; j <= c->places; j++) choose_last(c, k, j);
-}
-
-static bool seen_before(const pare_graph *g, int first, int i, int k)
-{
-    const pare_value *v = g->node[i]->in[k];
-    for (int u = 0; u < v->user_count; u++)
-        if (v->user[u]->graph == g && v->user[u]->mark >= first && v->user[u]->mark < i)
-            return true;
-    for (int u = 0; u < k; u++)
-        if (g->node[i]->in[u] == v) return true;
-    return false;
+    if (c->best[(stages - 1) % 2 * (c->places + 1) + c->places].slowest < INFINITY) return PARE_OK;
+    return PARE_FAIL(m->ctx, INPUT,
+                     "%s: cannot be cut into %d stage%s of at most %zu bytes of weights; take more "
+                     "stages",
+                     m->path, stages, stages == 1 ? "" : "s", c->most);
 }
 
 static void describe(const cutter *c, int i, int j, pare_stage *s)
@@ -207,27 +278,22 @@ static void describe(const cutter *c, int i, int j, pare_stage *s)
                       .count = c->at[j] - c->at[i],
                       .sent = (size_t)c->sent[j],
                       .cost = stage_cost(c, i, j)};
+    for (int p = i; p < j; p++) s->weights += new_weights(c, p, j);
     for (int n = s->first; n < s->first + s->count; n++) {
-        const pare_node *node = g->node[n];
-        s->steps += !pare_op_is_alias(node);
-        s->macs += fmax(0, pare_node_macs(node));
-        for (int k = 0; k < node->in_count; k++)
-            if (node->in[k] && node->in[k]->data && !seen_before(g, s->first, n, k))
-                s->weights += node->in[k]->data->bytes;
+        s->steps += !pare_op_is_alias(g->node[n]);
+        s->macs += fmax(0, pare_node_macs(g->node[n]));
     }
 }
 
-pare_status pare_graph_cut(const pare_graph *graph, int count, pare_stage *out)
+pare_status pare_graph_cut(const pare_graph *graph, const pare_cut_options *how, pare_stage *out)
 {
-    cutter c = {0};
+    cutter c = {.graph = graph, .rates = how->device ? &gpu : &cpu, .most = how->weights};
     pare_arena_init(&c.arena, graph->model->ctx);
-    pare_status st = cutter_open(&c, graph, count);
-    if (st == PARE_OK) {
-        choose(&c, count);
-        for (int k = count - 1, j = c.places, i; k >= 0; k--, j = i) {
-            i = c.from[k * (c.places + 1) + j];
-            describe(&c, i, j, &out[k]);
-        }
+    pare_status st = cutter_open(&c, how->stages);
+    if (st == PARE_OK) st = choose(&c, how->stages);
+    for (int k = how->stages - 1, j = c.places, i; st == PARE_OK && k >= 0; k--, j = i) {
+        i = c.from[k * (c.places + 1) + j];
+        describe(&c, i, j, &out[k]);
     }
     pare_arena_free(&c.arena);
     return st;

@@ -22,10 +22,18 @@ typedef struct pare_stage {
     double cost;    /* of a run and of sending: relative, as bytes of memory moved (stages.c) */
 } pare_stage;
 
+typedef struct pare_cut_options {
+    int stages;
+    bool device;    /* costs are a GPU's */
+    size_t weights; /* bytes of a stage's weights at most; 0: no limit */
+} pare_cut_options;
+
 /* Cuts a sorted graph whose shapes are known such that the costliest stage costs least; where
    several cuts do, few bytes cross. A tensor that a later stage reads crosses every cut on its way.
-   out: (count). PARE_INPUT: the graph has fewer nodes that run than stages. */
-PARE_NODISCARD pare_status pare_graph_cut(const pare_graph *graph, int count, pare_stage *out);
+   out: (stages). PARE_INPUT: the graph has fewer nodes that run than stages; weights are too many.
+ */
+PARE_NODISCARD pare_status pare_graph_cut(const pare_graph *graph, const pare_cut_options *options,
+                                          pare_stage *out);
 
 /* The tensors that cross before node `at`, in the order in which they are made, graph inputs first;
    before 0 all graph inputs, behind the last node the graph outputs in their own order. The list

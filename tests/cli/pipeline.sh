@@ -16,6 +16,7 @@ works one_stage "$pare" run "$cnn" $run --samples 100 -o stages.h5
 if cmp -s one.h5 stages.h5; then pass one_stage_bytes; else fail one_stage_bytes "$(cmp one.h5 stages.h5)"; fi
 refuses of_tensors 2 "--parallel|--data" "$pare" run "$cnn" --input input=x.npy --parallel pipeline -o out
 refuses with_cache 2 "--cache|--parallel" "$pare" run "$cnn" $run --cache times -o no.h5
+refuses weights_alone 2 "--stage-weights|--parallel" "$pare" run "$cnn" --data "$data/test.h5" --stage-weights 1MB -o no.h5
 refuses other_word 2 "--parallel data|pipeline" "$pare" run "$cnn" --data "$data/test.h5" --parallel data -o no.h5
 if ! command -v mpirun >/dev/null 2>&1; then
     skip all "no mpirun (openmpi-bin)"
@@ -30,7 +31,7 @@ same() {
     case_=$1_$2 size_=$2 model_=$3
     shift 3
     rm -f one.h5 stages.h5
-    "$pare" run "$model_" --data "$data/test.h5" "$@" -q -o one.h5 >.test.out 2>.test.err &&
+    "$pare" run "$model_" $run "$@" -q -o one.h5 >.test.out 2>.test.err &&
         mpirun "$size_" "$pare" run "$model_" $run "$@" -q -o stages.h5 --json facts.json >.test.out 2>.test.err &&
         cmp -s one.h5 stages.h5 && [ "$(cat .test.out)" = stages.h5 ] && pass "$case_" ||
         fail "$case_" "$(head -2 .test.err | tr '\n' ' ') $(cmp one.h5 stages.h5 2>&1)"
@@ -42,6 +43,7 @@ for size in 2 3 4; do
 done
 same mlp 3 "$mlp" --shuffle 3
 same resnet 4 "$zoo/resnet.onnx" --samples 10 --batch 7
+same weights 2 "$mlp" --samples 20 --stage-weights 900kB
 same one_sample 4 "$cnn" --samples 1
 same reference 2 "$mlp" --samples 5 --batch 2
 same threads 2 "$cnn" --samples 500 --threads 3
@@ -84,6 +86,7 @@ fi
 rm -f one.h5 stages.h5 facts.json
 refuses not_said 2 "2 processes|--parallel pipeline" mpirun 2 "$pare" run "$cnn" --data "$data/test.h5" -o no.h5
 refuses too_many 1 "mlp.onnx|4 stages|only 3 nodes" mpirun 4 "$pare" run "$mlp" $run -o no.h5
+refuses too_heavy 1 "cnn.onnx|2 stages|1000000 bytes" mpirun 2 "$pare" run "$cnn" $run --stage-weights 1MB -o no.h5
 refuses no_folder 1 "no/such" mpirun 2 "$pare" run "$cnn" $run --samples 9 -o no/such/y.h5
 cp "$cnn" net.onnx && mkdir there && cp "$zoo/mobilenet.onnx" there/net.onnx
 other="$pare run net.onnx $run --samples 9 -o $work/no.h5"

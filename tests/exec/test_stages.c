@@ -24,7 +24,8 @@ static void cut_infer(graph_case *g, int count, pare_stage *out)
     pare_infer_options_init(&options);
     assert_int_equal(pare_graph_sort(g->model->graph), PARE_OK);
     assert_int_equal(pare_pass_infer(g->model, &options), PARE_OK);
-    if (pare_graph_cut(g->model->graph, count, out) != PARE_OK) fail_msg("%s", g->ctx.message);
+    const pare_cut_options how = {.stages = count};
+    if (pare_graph_cut(g->model->graph, &how, out) != PARE_OK) fail_msg("%s", g->ctx.message);
     int next = 0;
     for (int i = 0; i < count; i++) {
         assert_int_equal(out[i].first, next);
@@ -50,19 +51,26 @@ static void assert_crossing(graph_case *g, int at, const char *names)
     pare_arena_free(&arena);
 }
 
+/* So many Sigmoids behind `from`: t0, t1, ... */
+static void add_chain(graph_case *g, const char *from, int count)
+{
+    char in[8], out[8];
+    (void)snprintf(in, sizeof in, "%s", from);
+    for (int i = 0; i < count; i++) {
+        (void)snprintf(out, sizeof out, "t%d", i);
+        graph_node(g, "Sigmoid", in, out);
+        memcpy(in, out, sizeof in);
+    }
+}
+
 static void a_chain_is_cut_evenly(void **state)
 {
     (void)state;
     graph_case g;
     pare_stage stage[4];
-    char in[8] = "x", out[8];
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
-    for (int i = 0; i < 8; i++) {
-        (void)snprintf(out, sizeof out, "t%d", i);
-        graph_node(&g, "Sigmoid", in, out);
-        memcpy(in, out, sizeof in);
-    }
+    add_chain(&g, "x", 8);
     graph_output(&g, "t7");
     cut_infer(&g, 4, stage);
     for (int i = 0; i < 4; i++) {
@@ -184,9 +192,63 @@ static void more_stages_than_nodes_are_refused(void **state)
     cut_infer(&g, 2, stage);
     assert_int_equal(stage[0].count, 2);
     assert_int_equal(stage[0].steps, 1);
-    assert_int_equal(pare_graph_cut(g.model->graph, 3, stage), PARE_INPUT);
+    const pare_cut_options three = {.stages = 3};
+    assert_int_equal(pare_graph_cut(g.model->graph, &three, stage), PARE_INPUT);
     assert_string_equal(g.ctx.message,
                         "m.onnx: 3 stages were asked for, but the graph has only 2 nodes that run");
+    graph_close(&g);
+}
+
+/* By cost the first stage has both products; with a limit each has one. */
+static void weights_can_be_limited(void **state)
+{
+    (void)state;
+    static float w[SIDE * SIDE];
+    graph_case g;
+    pare_stage stage[2];
+    graph_open(&g, 21);
+    graph_input(&g, "x", PARE_f32, 2, square);
+    graph_floats(&g, "w", 2, square, w);
+    graph_floats(&g, "v", 2, square, w);
+    graph_node(&g, "MatMul", "x w", "a");
+    graph_node(&g, "MatMul", "a v", "b");
+    add_chain(&g, "b", 40);
+    graph_output(&g, "t39");
+    cut_infer(&g, 2, stage);
+    assert_true(stage[0].count > 2);
+    assert_int_equal(stage[0].weights, 2 * SQUARE);
+    pare_cut_options how = {.stages = 2, .weights = SQUARE};
+    assert_int_equal(pare_graph_cut(g.model->graph, &how, stage), PARE_OK);
+    assert_int_equal(stage[0].count, 1);
+    assert_int_equal(stage[0].weights, SQUARE);
+    assert_int_equal(stage[1].weights, SQUARE);
+    how.weights = SQUARE - 1;
+    assert_int_equal(pare_graph_cut(g.model->graph, &how, stage), PARE_INPUT);
+    assert_string_equal(g.ctx.message, "m.onnx: cannot be cut into 2 stages of at most 16383 bytes "
+                                       "of weights; take more stages");
+    graph_close(&g);
+}
+
+/* Small nodes cost a GPU their launches alone: four and four. On a core a product costs two others:
+   it has two products and one other node, then five. */
+static void a_gpu_has_its_own_costs(void **state)
+{
+    (void)state;
+    static float w[SIDE * SIDE];
+    graph_case g;
+    pare_stage stage[2];
+    const pare_cut_options how = {.stages = 2, .device = true};
+    graph_open(&g, 21);
+    graph_input(&g, "x", PARE_f32, 2, square);
+    graph_floats(&g, "w", 2, square, w);
+    graph_node(&g, "MatMul", "x w", "a");
+    graph_node(&g, "MatMul", "a w", "b");
+    add_chain(&g, "b", 6);
+    graph_output(&g, "t5");
+    cut_infer(&g, 2, stage);
+    assert_int_equal(stage[0].count, 3);
+    assert_int_equal(pare_graph_cut(g.model->graph, &how, stage), PARE_OK);
+    assert_int_equal(stage[0].count, 4);
     graph_close(&g);
 }
 
@@ -343,6 +405,8 @@ int main(void)
         cmocka_unit_test(a_shared_weight_is_in_both_stages),
         cmocka_unit_test(an_output_in_the_middle_travels_on),
         cmocka_unit_test(more_stages_than_nodes_are_refused),
+        cmocka_unit_test(weights_can_be_limited),
+        cmocka_unit_test(a_gpu_has_its_own_costs),
         cmocka_unit_test(equal_stages_wait_as_the_formula_says),
         cmocka_unit_test(unequal_stages_wait_for_the_slowest),
         cmocka_unit_test(stages_give_the_whole),
