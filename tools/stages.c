@@ -19,7 +19,7 @@ static double all_costs(const pare_pipeline_plan *plan)
 
 static json_t *stage_json(const pare_pipeline_plan *plan, int i)
 {
-    const pare_stage *s = &plan->stage[i];
+    const pare_plan_stage *s = &plan->stage[i];
     return json_pack("{s:i, s:I, s:I, s:I, s:f, s:f}", "nodes", s->steps, "weight_bytes",
                      (json_int_t)s->weights, "activation_bytes",
                      (json_int_t)of_microbatch(plan, plan->activations[i]), "sent_bytes",
@@ -45,7 +45,7 @@ static void print_stages(pare_tool *tool, const pare_pipeline_plan *plan)
     pare_table_add(&table, "stage|nodes|weights|activations|sent|cost");
     for (int i = 0; i < plan->stages; i++) {
         char weights[32], activations[32], sent[32];
-        const pare_stage *s = &plan->stage[i];
+        const pare_plan_stage *s = &plan->stage[i];
         pare_table_add(&table, "%d|%d|%s|%s|%s|%.1f %%", i, s->steps,
                        pare_bytes_text((double)s->weights, weights, sizeof weights),
                        pare_bytes_text((double)of_microbatch(plan, plan->activations[i]),

@@ -90,28 +90,28 @@ pare_status pare_channel_next(pare_channel *c, void **data)
     return PARE_OK;
 }
 
-pare_status pare_channel_send(pare_channel *c, pare_message kind, size_t bytes, int64_t number)
+pare_status pare_channel_send(pare_channel *c, pare_channel_kind kind, size_t bytes, int64_t number)
 {
     slot *s = &c->slot[c->at];
     pare_transport *t = c->comm->transport;
     s->message->kind = kind;
     s->message->number = number;
-    const size_t all = sizeof *s->message + (kind == PARE_MESSAGE_DATA ? bytes : 0);
+    const size_t all = sizeof *s->message + (kind == PARE_CHANNEL_DATA ? bytes : 0);
     PARE_TRY(pare_comm_checked(c->comm, t->start_send(t, s->message, all, c->other, &s->request)));
     s->busy = true;
     c->at ^= 1;
     return PARE_OK;
 }
 
-pare_status pare_channel_receive(pare_channel *c, pare_message *kind, int64_t *number,
+pare_status pare_channel_receive(pare_channel *c, pare_channel_kind *kind, int64_t *number,
                                  const void **data)
 {
     slot *s = &c->slot[c->at];
     if (!s->busy) PARE_TRY(begin_receive(c)); /* the first */
     PARE_TRY(wait_for(c, s));
-    *kind = (pare_message)s->message->kind;
+    *kind = (pare_channel_kind)s->message->kind;
     *number = s->message->number;
     *data = s->message + 1;
     c->at ^= 1;
-    return *kind == PARE_MESSAGE_END ? PARE_OK : begin_receive(c);
+    return *kind == PARE_CHANNEL_END ? PARE_OK : begin_receive(c);
 }

@@ -313,9 +313,9 @@ static int units_of(const pare_pipeline *p, int64_t samples)
 
 static pare_status pass_on(pare_pipeline *p)
 {
-    pare_message kind = PARE_MESSAGE_DATA;
+    pare_channel_kind kind = PARE_CHANNEL_DATA;
     pare_status st = PARE_OK;
-    while (kind != PARE_MESSAGE_END) {
+    while (kind != PARE_CHANNEL_END) {
         int64_t samples;
         const void *in;
         void *out;
@@ -324,8 +324,8 @@ static pare_status pass_on(pare_pipeline *p)
         const int units = units_of(p, samples);
         p->in = in;
         p->out = out;
-        if (kind == PARE_MESSAGE_DATA && st == PARE_OK) st = run_units(p, 0, units);
-        if (kind == PARE_MESSAGE_DATA && st != PARE_OK) kind = PARE_MESSAGE_FAILED;
+        if (kind == PARE_CHANNEL_DATA && st == PARE_OK) st = run_units(p, 0, units);
+        if (kind == PARE_CHANNEL_DATA && st != PARE_OK) kind = PARE_CHANNEL_FAILED;
         PARE_TRY(pare_channel_send(p->to, kind, (size_t)units * run_bytes_out(p->predictor->plan),
                                    samples));
     }
@@ -368,7 +368,7 @@ static pare_status feed(pare_pipeline *p, feeder *f)
     PARE_TRY(run_units(p, f->unit, units));
     f->unit += units;
     f->under_way++;
-    return pare_channel_send(p->to, PARE_MESSAGE_DATA,
+    return pare_channel_send(p->to, PARE_CHANNEL_DATA,
                              (size_t)units * run_bytes_out(p->predictor->plan), samples);
 }
 
@@ -405,15 +405,15 @@ static pare_status send_end(pare_pipeline *p)
 {
     void *unused;
     PARE_TRY(pare_channel_next(p->to, &unused));
-    return pare_channel_send(p->to, PARE_MESSAGE_END, 0, 0);
+    return pare_channel_send(p->to, PARE_CHANNEL_END, 0, 0);
 }
 
 static pare_status lead(pare_pipeline *p, feeder *f)
 {
     pare_status st = PARE_OK;
-    pare_message kind = PARE_MESSAGE_DATA;
+    pare_channel_kind kind = PARE_CHANNEL_DATA;
     bool failed = false, ended = false; /* failed: another rank */
-    while (kind != PARE_MESSAGE_END) {
+    while (kind != PARE_CHANNEL_END) {
         int64_t samples;
         const void *data;
         while (st == PARE_OK && !failed && f->more && f->under_way < p->window) st = feed(p, f);
@@ -423,8 +423,8 @@ static pare_status lead(pare_pipeline *p, feeder *f)
         }
         PARE_TRY(pare_channel_receive(p->from, &kind, &samples, &data));
         f->under_way--;
-        failed |= kind == PARE_MESSAGE_FAILED;
-        if (kind == PARE_MESSAGE_DATA && st == PARE_OK && !failed) st = keep(p, f, data, samples);
+        failed |= kind == PARE_CHANNEL_FAILED;
+        if (kind == PARE_CHANNEL_DATA && st == PARE_OK && !failed) st = keep(p, f, data, samples);
     }
     return st == PARE_OK && !failed ? flush(p, f) : st;
 }

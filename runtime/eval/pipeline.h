@@ -28,14 +28,14 @@ void pare_pipeline_free(pare_pipeline *pipeline); /* NULL is fine */
 /* What was planned. */
 typedef struct pare_pipeline_plan {
     int stages;
-    const pare_stage *stage;   /* (stages) */
-    const size_t *activations; /* (stages) bytes of a run's buffer, in rank 0; else NULL */
-    int64_t microbatches;      /* of all samples */
-    int samples;               /* of a microbatch, fewer at a batch's end */
-    int runs;                  /* of a stage, side by side, that a microbatch is cut into */
-    double bubble;             /* share of time that ranks wait, by the stages' costs */
-    double bubble_equal;       /* the same, were all stages equal */
-    size_t to_come;            /* bytes that this rank's runs will touch */
+    const pare_plan_stage *stage; /* (stages) */
+    const size_t *activations;    /* (stages) bytes of a run's buffer, in rank 0; else NULL */
+    int64_t microbatches;         /* of all samples */
+    int samples;                  /* of a microbatch, fewer at a batch's end */
+    int runs;                     /* of a stage, side by side, that a microbatch is cut into */
+    double bubble;                /* share of time that ranks wait, by the stages' costs */
+    double bubble_equal;          /* the same, were all stages equal */
+    size_t to_come;               /* bytes that this rank's runs will touch */
 } pare_pipeline_plan;
 const pare_pipeline_plan *pare_pipeline_planned(const pare_pipeline *pipeline);
 

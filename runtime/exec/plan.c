@@ -115,7 +115,7 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
 }
 
 const pare_graph *pare_plan_graph(const pare_plan *plan) { return plan->model->graph; }
-const pare_stage *pare_plan_stages(const pare_plan *plan, int *count)
+const pare_plan_stage *pare_plan_stages(const pare_plan *plan, int *count)
 {
     *count = plan->stage ? plan->options.stages : 0;
     return plan->stage;

@@ -69,7 +69,7 @@ struct pare_plan {
     size_t buffer_bytes, scratch_bytes;
     size_t weight_bytes;
     void *device_constants;
-    pare_stage *stage; /* (options.stages) of the whole model, or NULL */
+    pare_plan_stage *stage; /* (options.stages) of the whole model, or NULL */
 };
 
 /* memory.c: gives every AT_BUFFER root an offset such that roots alive together do not overlap, and

@@ -93,7 +93,7 @@ static pare_status ends_add(pare_graph *to, pare_values *list, pare_value *const
     return PARE_OK;
 }
 
-static pare_status fill(pare_graph *to, const pare_graph *from, const pare_stage *s,
+static pare_status fill(pare_graph *to, const pare_graph *from, const pare_plan_stage *s,
                         pare_arena *arena)
 {
     pare_value **list;

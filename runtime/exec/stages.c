@@ -271,13 +271,13 @@ static pare_status choose(cutter *c, int stages)
                      m->path, stages, stages == 1 ? "" : "s", c->most);
 }
 
-static void describe(const cutter *c, int i, int j, pare_stage *s)
+static void describe(const cutter *c, int i, int j, pare_plan_stage *s)
 {
     const pare_graph *g = c->graph;
-    *s = (pare_stage){.first = c->at[i],
-                      .count = c->at[j] - c->at[i],
-                      .sent = (size_t)c->sent[j],
-                      .cost = stage_cost(c, i, j)};
+    *s = (pare_plan_stage){.first = c->at[i],
+                           .count = c->at[j] - c->at[i],
+                           .sent = (size_t)c->sent[j],
+                           .cost = stage_cost(c, i, j)};
     for (int p = i; p < j; p++) s->weights += new_weights(c, p, j);
     for (int n = s->first; n < s->first + s->count; n++) {
         s->steps += !pare_op_is_alias(g->node[n]);
@@ -285,7 +285,10 @@ static void describe(const cutter *c, int i, int j, pare_stage *s)
     }
 }
 
-pare_status pare_graph_cut(const pare_graph *graph, const pare_cut_options *how, pare_stage *out)
+void pare_cut_options_init(pare_cut_options *out) { *out = (pare_cut_options){.stages = 1}; }
+
+pare_status pare_graph_cut(const pare_graph *graph, const pare_cut_options *how,
+                           pare_plan_stage *out)
 {
     cutter c = {.graph = graph, .rates = how->device ? &gpu : &cpu, .most = how->weights};
     pare_arena_init(&c.arena, graph->model->ctx);

@@ -13,14 +13,14 @@ extern "C" {
 
 enum { PARE_MOST_STAGES = 1024 };
 
-typedef struct pare_stage {
+typedef struct pare_plan_stage {
     int first, count; /* positions of its nodes in the graph */
     int steps;        /* of them that run: those that give a tensor another shape do not */
     double macs;
     size_t weights; /* bytes of the constants that its nodes read; two stages may have the same */
     size_t sent;    /* bytes of the tensors that cross to the next stage, or that are the outputs */
     double cost;    /* of a run and of sending: relative, as bytes of memory moved (stages.c) */
-} pare_stage;
+} pare_plan_stage;
 
 typedef struct pare_cut_options {
     int stages;
@@ -28,12 +28,15 @@ typedef struct pare_cut_options {
     size_t weights; /* bytes of a stage's weights at most; 0: no limit */
 } pare_cut_options;
 
+/* One stage, a CPU's costs, no limit. */
+void pare_cut_options_init(pare_cut_options *out);
+
 /* Cuts a sorted graph whose shapes are known such that the costliest stage costs least; where
    several cuts do, few bytes cross. A tensor that a later stage reads crosses every cut on its way.
    out: (stages). PARE_INPUT: the graph has fewer nodes that run than stages; weights are too many.
  */
 PARE_NODISCARD pare_status pare_graph_cut(const pare_graph *graph, const pare_cut_options *options,
-                                          pare_stage *out);
+                                          pare_plan_stage *out);
 
 /* The tensors that cross before node `at`, in the order in which they are made, graph inputs first;
    before 0 all graph inputs, behind the last node the graph outputs in their own order. The list
@@ -50,7 +53,7 @@ PARE_NODISCARD pare_status pare_stages_bubble(pare_ctx *ctx, double *out, const 
                                               int stages, int64_t microbatches, int window);
 
 /* Of a plan that is one stage (pare_plan_options.stages): all stages of its model; else NULL. */
-const pare_stage *pare_plan_stages(const pare_plan *plan, int *count);
+const pare_plan_stage *pare_plan_stages(const pare_plan *plan, int *count);
 
 #ifdef __cplusplus
 }

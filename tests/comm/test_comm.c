@@ -141,19 +141,19 @@ enum { MESSAGES = 40, WINDOW = 3 };
    behind it are sent as failed. */
 static void hand_on(world *w, pare_channel *from, pare_channel *to, int broken)
 {
-    pare_message kind = PARE_MESSAGE_DATA;
-    for (int64_t m = 0; kind != PARE_MESSAGE_END; m++) {
+    pare_channel_kind kind = PARE_CHANNEL_DATA;
+    for (int64_t m = 0; kind != PARE_CHANNEL_END; m++) {
         int64_t number;
         const void *in;
         void *out;
         assert_int_equal(pare_channel_receive(from, &kind, &number, &in), PARE_OK);
-        if (kind != PARE_MESSAGE_END) assert_int_equal(number, m);
+        if (kind != PARE_CHANNEL_END) assert_int_equal(number, m);
         assert_int_equal(pare_channel_next(to, &out), PARE_OK);
         assert_int_equal((uintptr_t)out % 64, 0);
-        for (int i = 0; kind == PARE_MESSAGE_DATA && i <= m * 1000; i++)
+        for (int i = 0; kind == PARE_CHANNEL_DATA && i <= m * 1000; i++)
             ((int32_t *)out)[i] = ((const int32_t *)in)[i] + w->rank;
         const size_t bytes = (size_t)(m * 1000 + 1) * sizeof(int32_t);
-        if (kind == PARE_MESSAGE_DATA && m >= broken) kind = PARE_MESSAGE_FAILED;
+        if (kind == PARE_CHANNEL_DATA && m >= broken) kind = PARE_CHANNEL_FAILED;
         assert_int_equal(pare_channel_send(to, kind, bytes, m), PARE_OK);
     }
 }
@@ -162,22 +162,22 @@ static void hand_on(world *w, pare_channel *from, pare_channel *to, int broken)
 static int send_round(world *w, pare_channel *to, pare_channel *from)
 {
     int good = 0, sent = 0;
-    pare_message kind = PARE_MESSAGE_DATA;
-    for (int got = 0; kind != PARE_MESSAGE_END; got++) {
+    pare_channel_kind kind = PARE_CHANNEL_DATA;
+    for (int got = 0; kind != PARE_CHANNEL_END; got++) {
         int64_t number;
         const void *in;
         void *out;
         for (; sent <= MESSAGES && sent < got + WINDOW; sent++) {
-            const pare_message what = sent < MESSAGES ? PARE_MESSAGE_DATA : PARE_MESSAGE_END;
+            const pare_channel_kind what = sent < MESSAGES ? PARE_CHANNEL_DATA : PARE_CHANNEL_END;
             const int count = sent * 1000 + 1;
             assert_int_equal(pare_channel_next(to, &out), PARE_OK);
-            for (int i = 0; i < count && what == PARE_MESSAGE_DATA; i++)
+            for (int i = 0; i < count && what == PARE_CHANNEL_DATA; i++)
                 ((int32_t *)out)[i] = sent * i;
             assert_int_equal(pare_channel_send(to, what, (size_t)count * sizeof(int32_t), sent),
                              PARE_OK);
         }
         assert_int_equal(pare_channel_receive(from, &kind, &number, &in), PARE_OK);
-        if (kind != PARE_MESSAGE_DATA) continue;
+        if (kind != PARE_CHANNEL_DATA) continue;
         assert_int_equal(number, got);
         for (int i = 0; i <= got * 1000; i++)
             assert_int_equal(((const int32_t *)in)[i], got * i + w->size * (w->size - 1) / 2);

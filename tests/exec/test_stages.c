@@ -18,7 +18,7 @@ enum { SIDE = 64 }; /* most tensors are (SIDE, SIDE) floats */
 static const int64_t square[] = {SIDE, SIDE};
 enum { SQUARE = SIDE * SIDE * 4 };
 
-static void cut_infer(graph_case *g, int count, pare_stage *out)
+static void cut_infer(graph_case *g, int count, pare_plan_stage *out)
 {
     pare_infer_options options;
     pare_infer_options_init(&options);
@@ -67,7 +67,7 @@ static void a_chain_is_cut_evenly(void **state)
 {
     (void)state;
     graph_case g;
-    pare_stage stage[4];
+    pare_plan_stage stage[4];
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
     add_chain(&g, "x", 8);
@@ -91,7 +91,7 @@ static void a_cut_is_where_little_crosses(void **state)
     static float w[SIDE * SIDE];
     const int64_t down[] = {SIDE, 4}, up[] = {4, SIDE};
     graph_case g;
-    pare_stage stage[2];
+    pare_plan_stage stage[2];
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
     graph_floats(&g, "down", 2, down, w);
@@ -114,7 +114,7 @@ static void skip_connections_are_passed_on(void **state)
 {
     (void)state;
     graph_case g;
-    pare_stage stage[4];
+    pare_plan_stage stage[4];
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
     graph_node(&g, "Sigmoid", "x", "a");
@@ -137,7 +137,7 @@ static void a_shared_weight_is_in_both_stages(void **state)
     (void)state;
     static float w[SIDE * SIDE];
     graph_case g;
-    pare_stage stage[2];
+    pare_plan_stage stage[2];
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
     graph_floats(&g, "w", 2, square, w);
@@ -159,7 +159,7 @@ static void an_output_in_the_middle_travels_on(void **state)
 {
     (void)state;
     graph_case g;
-    pare_stage stage[3];
+    pare_plan_stage stage[3];
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
     graph_node(&g, "Sigmoid", "x", "a");
@@ -181,7 +181,7 @@ static void more_stages_than_nodes_are_refused(void **state)
     (void)state;
     const int64_t two[] = {2}, flat[] = {1, SIDE * SIDE};
     graph_case g;
-    pare_stage stage[3];
+    pare_plan_stage stage[3];
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
     graph_ints(&g, "flat", 1, two, flat);
@@ -205,7 +205,7 @@ static void weights_can_be_limited(void **state)
     (void)state;
     static float w[SIDE * SIDE];
     graph_case g;
-    pare_stage stage[2];
+    pare_plan_stage stage[2];
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
     graph_floats(&g, "w", 2, square, w);
@@ -236,7 +236,7 @@ static void a_gpu_has_its_own_costs(void **state)
     (void)state;
     static float w[SIDE * SIDE];
     graph_case g;
-    pare_stage stage[2];
+    pare_plan_stage stage[2];
     const pare_cut_options how = {.stages = 2, .device = true};
     graph_open(&g, 21);
     graph_input(&g, "x", PARE_f32, 2, square);
