@@ -153,7 +153,8 @@ static pare_status open_plan(pare_predictor *p)
 static int rows_of_plan(const pare_predictor *p, int count)
 {
     if (p->fixed) return p->fixed;
-    return p->options.device ? count : (count + UNITS - 1) / UNITS;
+    const int rows = p->options.device ? count : (count + UNITS - 1) / UNITS;
+    return p->most && rows > p->most ? p->most : rows;
 }
 
 /* Makes the plan at the first batch. It serves all batches, so that a shorter last one needs no

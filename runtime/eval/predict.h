@@ -27,6 +27,7 @@ struct pare_predictor {
     const pare_data *data;
     int input_count, output_count, threads;
     int fixed;  /* samples of a run; 0: any number */
+    int most;   /* of them where any number can run; 0: no limit */
     bool alone; /* each sample is a run, whose outputs are all its own */
     pare_plan_options options;
     pare_input_shape *shape; /* (inputs) */
