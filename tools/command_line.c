@@ -170,12 +170,20 @@ done:
     return st;
 }
 
+/* A launcher stops the others once a rank has ended with a failure, and may drop what they say
+   then: rank 0 speaks while all are still joined. */
+static void say_failure(const pare_ctx *ctx, pare_status st)
+{
+    if (st == PARE_OK || pare_comm_launched_size() < 2 || pare_comm_launched_rank()) return;
+    pare_print_line("pare: ", ctx->message[0] ? ctx->message : pare_status_text(st));
+}
+
 pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)
 {
     pare_comm *comm;
     pare_status st = pare_comm_open(ctx, &comm);
-    if (st != PARE_OK) return st;
-    st = pare_comm_settle(comm, run_words(ctx, comm, words, count));
+    if (st == PARE_OK) st = pare_comm_settle(comm, run_words(ctx, comm, words, count));
+    say_failure(ctx, st);
     pare_comm_close(comm);
     return st;
 }

@@ -79,7 +79,7 @@ if [ -x "$emulated" ]; then
     works gpus env SIMT_DEVICES=3 $gpu --parallel pipeline --gpus 0,2 -o stages.h5 --json facts.json
     if cmp -s one.h5 stages.h5 && has '"ranks": 2' facts.json; then pass gpus_bytes; else fail gpus_bytes "$(cmp one.h5 stages.h5)"; fi
     # ranks whose memory holds fewer samples than another's agree on the fewest
-    works gpus_small env SIMT_DEVICES=2 $emulated run "$cnn" --data "$data/test.h5" --samples 12 --batch 12 --memory-limit 2.5MB --parallel pipeline --gpus 0,1 -o small.h5
+    works gpus_small env SIMT_DEVICES=2 $emulated run "$cnn" --data "$data/test.h5" --samples 12 --batch 12 --memory-limit 3MB --parallel pipeline --gpus 0,1 -o small.h5
     if has "run at a time" .test.err && cmp -s one.h5 small.h5; then pass gpus_small_bytes; else fail gpus_small_bytes "$(cat .test.err)"; fi
 else
     skip gpus "$emulated is not built"
