@@ -333,25 +333,21 @@ static void drop(pare_view *views, int count)
     for (int i = 0; i < count; i++) free(views[i].data);
 }
 
-static void assert_stages_give_the_whole(const char *path)
+/* All cuts into 2 to MOST stages, or as many as there are nodes. */
+static void assert_stages_match(pare_ctx *ctx, const pare_model *model,
+                                const pare_input_shape *shape, int most)
 {
-    pare_ctx ctx;
-    pare_model *model;
     pare_view x = {0}, whole[16], now[16], next[16];
-    pare_ctx_init(&ctx);
-    if (pare_onnx_read(&ctx, &model, path) != PARE_OK) fail_msg("%s", ctx.message);
-    pare_input_shape shape = {model->graph->in.item[0]->name, model->graph->in.item[0]->shape};
-    shape.shape.dim[0] = ROWS;
-    pare_view_set(&x, PARE_f32, &shape.shape, false);
+    pare_view_set(&x, PARE_f32, &shape->shape, false);
     float *pixels = malloc(pare_view_bytes(&x));
     for (int64_t i = 0; i < pare_view_count(&x); i++)
         pixels[i] = (float)((uint32_t)i * 2654435761u >> 8) / (1 << 24);
     x.data = pixels;
-    const int outputs = run_stage(&ctx, model, &shape, 0, 1, &x, 1, whole);
-    for (int stages = 2; stages <= MOST; stages++) {
-        int count = run_stage(&ctx, model, &shape, 0, stages, &x, 1, now);
+    const int outputs = run_stage(ctx, model, shape, 0, 1, &x, 1, whole);
+    for (int stages = 2; stages <= most; stages++) {
+        int count = run_stage(ctx, model, shape, 0, stages, &x, 1, now);
         for (int s = 1; s < stages; s++) {
-            const int sent = run_stage(&ctx, model, &shape, s, stages, now, count, next);
+            const int sent = run_stage(ctx, model, shape, s, stages, now, count, next);
             drop(now, count);
             memcpy(now, next, sizeof now);
             count = sent;
@@ -363,7 +359,68 @@ static void assert_stages_give_the_whole(const char *path)
     }
     drop(whole, outputs);
     free(pixels);
+}
+
+static void assert_stages_give_the_whole(const char *path)
+{
+    pare_ctx ctx;
+    pare_model *model;
+    pare_ctx_init(&ctx);
+    if (pare_onnx_read(&ctx, &model, path) != PARE_OK) fail_msg("%s", ctx.message);
+    pare_input_shape shape = {model->graph->in.item[0]->name, model->graph->in.item[0]->shape};
+    shape.shape.dim[0] = ROWS;
+    assert_stages_match(&ctx, model, &shape, MOST);
     pare_model_free(model);
+}
+
+/* x -> a -> b -> c; outputs are c, an input, a constant, and a tensor under another shape. */
+static void open_ends(graph_case *g)
+{
+    static const float k[] = {3, 1, 4};
+    const int64_t three[] = {3}, one[] = {1}, flat[] = {-1};
+    graph_open(g, 21);
+    graph_input(g, "x", PARE_f32, 2, square);
+    graph_floats(g, "k", 1, three, k);
+    graph_ints(g, "flat", 1, one, flat);
+    add_chain(g, "x", 3);
+    graph_node(g, "Reshape", "t0 flat", "r");
+    graph_output(g, "t2");
+    graph_output(g, "x");
+    graph_output(g, "k");
+    graph_output(g, "r");
+}
+
+static void outputs_of_all_kinds_arrive(void **state)
+{
+    (void)state;
+    graph_case g;
+    open_ends(&g);
+    const pare_input_shape shape = {"x", graph_value(&g, "x")->shape};
+    assert_stages_match(&g.ctx, g.model, &shape, 3);
+    graph_close(&g);
+}
+
+/* Every allocation of a stage's plan fails in turn. */
+static void a_failed_allocation_is_told(void **state)
+{
+    (void)state;
+    graph_case g;
+    pare_plan *plan;
+    pare_status st = PARE_MEMORY;
+    int failed = 0;
+    const pare_plan_options options = {.threads = 1, .stage = 1, .stages = 3};
+    open_ends(&g);
+    for (; st == PARE_MEMORY; failed++) {
+        pare_ctx_clear(&g.ctx);
+        g.ctx.fail_after = failed;
+        st = pare_plan_new(&g.ctx, &plan, g.model, NULL, 0, &options);
+        assert_true(st == PARE_OK || *g.ctx.message);
+    }
+    assert_int_equal(st, PARE_OK);
+    assert_true(failed > 5);
+    pare_plan_free(plan);
+    g.ctx.fail_after = -1;
+    graph_close(&g);
 }
 
 static void stages_give_the_whole(void **state)
@@ -410,6 +467,8 @@ int main(void)
         cmocka_unit_test(equal_stages_wait_as_the_formula_says),
         cmocka_unit_test(unequal_stages_wait_for_the_slowest),
         cmocka_unit_test(stages_give_the_whole),
+        cmocka_unit_test(outputs_of_all_kinds_arrive),
+        cmocka_unit_test(a_failed_allocation_is_told),
         cmocka_unit_test(control_flow_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
