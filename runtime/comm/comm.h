@@ -82,7 +82,8 @@ typedef enum pare_channel_kind {
     PARE_CHANNEL_END     /* the last one */
 } pare_channel_kind;
 
-/* Opens one end, in rank `from` or in rank `to`; exchanges nothing. bytes: of a message at most.
+/* Opens one end, in rank `from` or in rank `to`, of a communicator that is not NULL; exchanges
+   nothing. bytes: of a message at most.
    PARE_UNSUPPORTED: more than 1 GiB. */
 PARE_NODISCARD pare_status pare_channel_open(pare_comm *comm, pare_channel **out, int from, int to,
                                              size_t bytes);

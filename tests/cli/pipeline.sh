@@ -145,7 +145,11 @@ ends() {
 }
 for rank in 1 2 3; do
     ends INT $rank
-    if [ "$(grep -c '^pare: ' .test.err)" = 1 ]; then pass "INT_$rank.message"; else fail "INT_$rank.message" "$(cat .test.err)"; fi
+    if [ "$(grep -c '^pare: ' .test.err)" = 1 ] && { [ $rank = 1 ] || has "pare: rank $((rank - 1)) (" .test.err; }; then
+        pass "INT_$rank.message"
+    else
+        fail "INT_$rank.message" "$(cat .test.err)"
+    fi
 done
 ends KILL 2
 ends KILL 3
