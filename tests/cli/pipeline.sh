@@ -117,6 +117,8 @@ npy_of nan.npy '<f4' '(600, 1, 28, 28)' <zeros
 works nan_data "$pare" data import --npy nan.npy --name input -o nan.h5 -q
 rm -f zeros nan.npy
 refuses first_fails 1 "nan.h5|550" mpirun 3 "$pare" run "$cnn" --data nan.h5 --parallel pipeline -q -o no.h5
+# over tcp, whose transport makes no large file of its own
+refuses first_cannot_write 1 "no.h5|too large" env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 sh -c 'ulimit -f 40 && exec "$@"' - "$pare" run "$cnn" $run -q -o no.h5
 # ranks_of PID: waits until this mpirun's three work; sets ranks to their processes
 ranks_of() {
     for i_ in $(seq 1 200); do
