@@ -104,6 +104,18 @@ data_sets() {
     return 1
 }
 
+# ranks_can: can this build and this machine start several processes? Says why not, as a SKIP
+ranks_can() {
+    if ! sh -c 'command -v mpirun' >/dev/null 2>&1; then # not a function of the test's
+        skip all "no mpirun (openmpi-bin)"
+        return 1
+    fi
+    OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$pare" version >.test.out 2>.test.err
+    has 'this build has no MPI' .test.err || return 0
+    skip all "this build has no MPI (libopenmpi-dev)"
+    return 1
+}
+
 # zoo_of FILE LINE...: a zoo file over a few samples, with these lines after what all have
 zoo_of() {
     file_=$1

@@ -18,8 +18,7 @@ refuses of_tensors 2 "--parallel|--data" "$pare" run "$cnn" --input input=x.npy 
 refuses with_cache 2 "--cache|--parallel" "$pare" run "$cnn" $run --cache times -o no.h5
 refuses weights_alone 2 "--stage-weights|--parallel" "$pare" run "$cnn" --data "$data/test.h5" --stage-weights 1MB -o no.h5
 refuses other_word 2 "--parallel data|pipeline" "$pare" run "$cnn" --data "$data/test.h5" --parallel data -o no.h5
-if ! command -v mpirun >/dev/null 2>&1; then
-    skip all "no mpirun (openmpi-bin)"
+if ! ranks_can; then
     finish
     exit
 fi
