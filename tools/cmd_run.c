@@ -464,6 +464,9 @@ static pare_status check_options(pare_tool *tool, const run_options *o)
     if (o->parallel >= 0) {
         if (!o->source.data)
             return PARE_FAIL(tool->ctx, USAGE, "run --parallel: needs samples: --data F.h5");
+        if (!tool->comm)
+            pare_log(tool->ctx, PARE_LOG_WARNING,
+                     "one process was started: the model is not cut (mpirun -n N pare run ...)");
         return pare_refuse_options(tool, "with --parallel", of_one);
     }
     PARE_TRY(pare_refuse_options(tool, "without --parallel", of_stages));

@@ -13,6 +13,7 @@ run="--data $data/test.h5 --parallel pipeline"
 # --- one process ---
 works alone "$pare" run "$cnn" --data "$data/test.h5" --samples 100 -o one.h5
 works one_stage "$pare" run "$cnn" $run --samples 100 -o stages.h5
+if has "warning: one process was started" .test.err; then pass one_stage_says; else fail one_stage_says "$(cat .test.err)"; fi
 if cmp -s one.h5 stages.h5; then pass one_stage_bytes; else fail one_stage_bytes "$(cmp one.h5 stages.h5)"; fi
 refuses of_tensors 2 "--parallel|--data" "$pare" run "$cnn" --input input=x.npy --parallel pipeline -o out
 refuses with_cache 2 "--cache|--parallel" "$pare" run "$cnn" $run --cache times -o no.h5
