@@ -4,11 +4,14 @@
 #include "formats/npy.h"
 #include "formats/onnx.h"
 #include "runtime/eval/eval.h"
+#include "runtime/eval/pipeline.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/telemetry.h"
 #include "tools/progress.h"
+#include "tools/ranks.h"
 #include "tools/source.h"
+#include "tools/stages.h"
 #include "tools/text.h"
 
 #include <errno.h>
@@ -22,6 +25,8 @@ typedef struct run_options {
     pare_list input;
     const char *output, *cache;
     bool reference, no_tune, tf32;
+    int parallel; /* 0: pipeline; -1: none */
+    int64_t stage_weights;
 } run_options;
 
 #define OPTIONS run_options
@@ -37,11 +42,17 @@ static const pare_option table[] = {
                     "it the first that can is taken"),
     PARE_OPT_FLAG("no-tune", no_tune, "only read the times of --cache"),
     PARE_OPT_TF32,
+    PARE_OPT_CHOICE("parallel", "pipeline", parallel,
+                    "with --data, how processes that mpirun started share the model: each has a "
+                    "stage of its nodes, with their weights"),
+    PARE_OPT_BYTES("stage-weights", "SIZE", stage_weights, 1, 1e15,
+                   "with --parallel, most bytes of weights in a stage (no limit)"),
+    PARE_OPT_GPUS,
     PARE_SOURCE_ROWS("samples to run, evenly spaced (all)"),
     {0},
 };
 
-static const run_options defaults = {.source = PARE_SOURCE_DEFAULTS};
+static const run_options defaults = {.source = PARE_SOURCE_DEFAULTS, .parallel = -1};
 
 static pare_plan_options plan_options(const pare_tool *tool, const run_options *o)
 {
@@ -49,6 +60,7 @@ static pare_plan_options plan_options(const pare_tool *tool, const run_options *
                                .reference = o->reference,
                                .tune = o->cache && !o->no_tune,
                                .cache_dir = o->cache,
+                               .stage_weights = (size_t)o->stage_weights,
                                .device = tool->device};
 }
 
@@ -269,11 +281,23 @@ static pare_status run_tensors(pare_tool *tool, pare_model *model, const run_opt
 
 /* --- a data set --- */
 
-static pare_status create(pare_tool *tool, pare_data_writer **out, const pare_predictor *predictor,
-                          const pare_graph *graph, const char *path)
+/* The HDF5 file of outputs, made when the first ones are there. */
+typedef struct rows_file {
+    pare_tool *tool;
+    const pare_graph *graph;
+    const char *path;
+    pare_data_writer *writer;
+    pare_progress bar;
+    int64_t done, all; /* samples */
+    pare_reader *reader;
+    const pare_pipeline *pipeline;
+} rows_file;
+
+static pare_status create(rows_file *f, const pare_predictor *predictor)
 {
+    pare_tool *tool = f->tool;
     int count = pare_predictor_output_count(predictor);
-    const char **names = output_names(tool, graph);
+    const char **names = output_names(tool, f->graph);
     pare_data_column *column = pare_arena_alloc(&tool->arena, (size_t)count, sizeof *column);
     if (!names || !column) return PARE_MEMORY;
     for (int i = 0; i < count; i++) {
@@ -283,92 +307,180 @@ static pare_status create(pare_tool *tool, pare_data_writer **out, const pare_pr
         column[i].shape = rows.shape;
         column[i].varies = rows.shapes != NULL;
     }
-    return pare_data_create(tool->ctx, out, path, column, count);
+    return pare_data_create(tool->ctx, &f->writer, f->path, column, count);
 }
 
-static pare_status append(pare_tool *tool, pare_data_writer *writer,
-                          const pare_predictor *predictor, const void **block,
-                          const pare_shape **shape, int64_t count)
+static pare_status append(rows_file *f, const pare_predictor *predictor, int64_t count)
 {
-    for (int i = 0; i < pare_predictor_output_count(predictor); i++) {
+    const int outputs = pare_predictor_output_count(predictor);
+    const void **block = pare_alloc(f->tool->ctx, (size_t)outputs, sizeof *block);
+    const pare_shape **shape = pare_alloc(f->tool->ctx, (size_t)outputs, sizeof *shape);
+    pare_status st = block && shape ? pare_ctx_poll(f->tool->ctx) : PARE_MEMORY;
+    for (int i = 0; st == PARE_OK && i < outputs; i++) {
         const pare_rows rows = pare_predictor_rows(predictor, i);
         block[i] = rows.data;
         shape[i] = rows.shapes;
     }
-    PARE_TRY(pare_ctx_poll(tool->ctx));
-    return pare_data_append_varied(writer, block, shape, count);
+    if (st == PARE_OK) st = pare_data_append_varied(f->writer, block, shape, count);
+    pare_free(block);
+    pare_free(shape);
+    return st;
 }
 
-static pare_status run_batches(pare_tool *tool, const pare_model *model, const run_options *o,
-                               pare_predictor *predictor, pare_reader *reader, int64_t all)
+/* Puts the predictor's outputs of so many samples behind the others. */
+static pare_status add_rows(rows_file *f, const pare_predictor *predictor, int count)
 {
-    pare_data_writer *writer = NULL;
+    if (!f->writer) PARE_TRY(create(f, predictor));
+    PARE_TRY(append(f, predictor, count));
+    f->done += count;
+    pare_progress_step(&f->bar, f->done, f->all);
+    return PARE_OK;
+}
+
+static pare_status close_rows(rows_file *f, pare_status st)
+{
+    pare_progress_end(&f->bar);
+    if (st == PARE_OK && f->writer) return pare_data_commit(f->writer);
+    pare_data_discard(f->writer);
+    return st;
+}
+
+static pare_status open_reader(rows_file *f, const pare_source *source, const run_options *o)
+{
+    return pare_reader_open(f->tool->ctx, &f->reader, source->data, source->samples, source->count,
+                            (int)o->source.batch, (int)o->common.threads);
+}
+
+static pare_status run_batches(rows_file *f, pare_predictor *predictor)
+{
     pare_batch batch;
-    pare_progress bar;
-    int outputs = pare_predictor_output_count(predictor);
-    const void **block = pare_arena_alloc(&tool->arena, (size_t)outputs, sizeof *block);
-    const pare_shape **shape = pare_arena_alloc(&tool->arena, (size_t)outputs, sizeof *shape);
-    if (!block || !shape) return PARE_MEMORY;
-    pare_progress_begin(&bar, stderr, o->common.quiet, "run", "samples");
-    pare_status st = pare_reader_next(reader, &batch);
+    pare_status st = pare_reader_next(f->reader, &batch);
     while (st == PARE_OK && batch.count) {
         st = pare_predict(predictor, batch.input, batch.count);
-        if (st == PARE_OK && !writer)
-            st = create(tool, &writer, predictor, model->graph, o->output);
-        if (st == PARE_OK) st = append(tool, writer, predictor, block, shape, batch.count);
-        pare_progress_step(&bar, batch.first + batch.count, all);
-        if (st == PARE_OK) st = pare_reader_next(reader, &batch);
+        if (st == PARE_OK) st = add_rows(f, predictor, batch.count);
+        if (st == PARE_OK) st = pare_reader_next(f->reader, &batch);
     }
-    pare_progress_end(&bar);
-    if (st != PARE_OK) {
-        pare_data_discard(writer);
-        return st;
+    return st;
+}
+
+static pare_status run_alone(rows_file *f, const pare_source *source, const pare_model *model,
+                             const run_options *o, const pare_plan_options *options)
+{
+    pare_predictor *predictor = NULL;
+    size_t to_come = 0;
+    pare_status st = pare_predictor_new(f->tool->ctx, &predictor, model, source->data,
+                                        source->inputs, source->input_count, options);
+    if (st == PARE_OK)
+        st = pare_predictor_prepare(predictor, o->source.batch, source->count, &to_come);
+    if (st == PARE_OK) st = open_reader(f, source, o);
+    if (st == PARE_OK) pare_log_memory(f->tool, to_come + pare_reader_bytes(f->reader));
+    if (st == PARE_OK) {
+        pare_progress_begin(&f->bar, stderr, o->common.quiet, "run", "samples");
+        st = run_batches(f, predictor);
     }
-    return pare_data_commit(writer);
+    pare_predictor_free(predictor);
+    return st;
+}
+
+/* --- several processes --- */
+
+static pare_status read_batch(void *user, pare_batch *out)
+{
+    rows_file *f = user;
+    return pare_reader_next(f->reader, out);
+}
+
+static pare_status write_rows(void *user, int count)
+{
+    rows_file *f = user;
+    return add_rows(f, pare_pipeline_outputs(f->pipeline), count);
+}
+
+/* Rank 0 reads and writes. */
+static pare_status lead_stages(rows_file *f, const pare_source *source, const run_options *o)
+{
+    const pare_pipeline_plan *plan = pare_pipeline_planned(f->pipeline);
+    PARE_TRY(open_reader(f, source, o));
+    PARE_TRY(pare_stages_show(f->tool, plan));
+    pare_log_memory(f->tool, plan->to_come + pare_reader_bytes(f->reader));
+    pare_progress_begin(&f->bar, stderr, o->common.quiet, "run", "samples");
+    return PARE_OK;
+}
+
+static pare_status run_stages(rows_file *f, const pare_source *source, const pare_model *model,
+                              const run_options *o, const pare_plan_options *options)
+{
+    pare_tool *tool = f->tool;
+    pare_pipeline *pipeline = NULL;
+    const pare_pipeline_work work = {.read = read_batch, .write = write_rows, .user = f};
+    char hash[33];
+    uint64_t bytes;
+    PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
+    PARE_TRY(pare_comm_same(tool->comm, "model", hash, strlen(hash)));
+    PARE_TRY(pare_pipeline_new(tool->ctx, &pipeline, tool->comm, model, source->data,
+                               source->inputs, source->input_count, options, o->source.batch,
+                               source->count));
+    f->pipeline = pipeline;
+    pare_status st = pare_tool_leads(tool) ? lead_stages(f, source, o) : PARE_OK;
+    if (st == PARE_OK) st = pare_pipeline_run(pipeline, &work);
+    pare_pipeline_free(pipeline);
+    return st;
 }
 
 static pare_status run_data(pare_tool *tool, const pare_model *model, const run_options *o)
 {
     pare_source source;
-    pare_reader *reader = NULL;
-    pare_predictor *predictor = NULL;
-    size_t to_come = 0;
+    rows_file f = {.tool = tool, .graph = model->graph, .path = o->output};
     const char *inputs[] = {tool->arg[0], o->source.data};
     PARE_TRY(pare_check_output(tool->ctx, o->output, inputs, 2));
     PARE_TRY(pare_source_open(tool, &source, model, &o->source, -1));
-    pare_plan_options options = plan_options(tool, o); /* the device is open by now */
+    f.all = source.count;
+    const pare_plan_options options = plan_options(tool, o); /* the device is open by now */
     if (o->tf32) pare_tool_allow_tf32(tool);
-    pare_status st = pare_predictor_new(tool->ctx, &predictor, model, source.data, source.inputs,
-                                        source.input_count, &options);
-    if (st == PARE_OK)
-        st = pare_predictor_prepare(predictor, o->source.batch, source.count, &to_come);
-    if (st == PARE_OK)
-        st = pare_reader_open(tool->ctx, &reader, source.data, source.samples, source.count,
-                              (int)o->source.batch, (int)o->common.threads);
-    if (st == PARE_OK) pare_log_memory(tool, to_come + pare_reader_bytes(reader));
-    if (st == PARE_OK) st = run_batches(tool, model, o, predictor, reader, source.count);
-    if (st == PARE_OK) {
+    pare_status st = (tool->comm ? run_stages : run_alone)(&f, &source, model, o, &options);
+    st = close_rows(&f, st);
+    if (st == PARE_OK && pare_tool_leads(tool)) {
         pare_print(stdout, "%s\n", o->output);
         json_object_set_new(tool->facts, "data", pare_source_json(&source, &o->source));
         json_object_set_new(tool->facts, "outputs", json_pack("[o]", pare_json_text(o->output)));
     }
-    if (reader) pare_reader_close(reader);
-    pare_predictor_free(predictor);
+    if (f.reader) pare_reader_close(f.reader);
     pare_source_close(&source);
     return st;
+}
+
+/* Options that do not go together. */
+static pare_status check_options(pare_tool *tool, const run_options *o)
+{
+    static const char *const of_tensors[] = {"reference", NULL};
+    static const char *const of_one[] = {"cache", "no-tune", NULL};
+    static const char *const of_stages[] = {"stage-weights", NULL};
+    PARE_TRY(
+        pare_need_option(tool, o->output, "-o", "a folder, or with --data a file for the outputs"));
+    if (o->source.data && (o->input.count || tool->arg_count > 1))
+        return PARE_FAIL(tool->ctx, USAGE, "run: --data and --input exclude each other");
+    PARE_TRY(o->source.data ? pare_refuse_options(tool, "with --data", of_tensors)
+                            : pare_refuse_options(tool, "without --data", pare_source_names));
+    if (o->parallel >= 0) {
+        if (!o->source.data)
+            return PARE_FAIL(tool->ctx, USAGE, "run --parallel: needs samples: --data F.h5");
+        if (!tool->comm)
+            pare_log(tool->ctx, PARE_LOG_WARNING,
+                     "one process was started: the model is not cut (mpirun -n N pare run ...)");
+        return pare_refuse_options(tool, "with --parallel", of_one);
+    }
+    PARE_TRY(pare_refuse_options(tool, "without --parallel", of_stages));
+    if (!tool->comm) return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE,
+                     "run: %d processes were started, which share a model by --parallel pipeline",
+                     pare_comm_size(tool->comm));
 }
 
 static pare_status run(pare_tool *tool, const void *options)
 {
     const run_options *o = options;
     pare_model *model;
-    PARE_TRY(
-        pare_need_option(tool, o->output, "-o", "a folder, or with --data a file for the outputs"));
-    if (o->source.data && (o->input.count || tool->arg_count > 1))
-        return PARE_FAIL(tool->ctx, USAGE, "run: --data and --input exclude each other");
-    static const char *const of_tensors[] = {"reference", NULL};
-    PARE_TRY(o->source.data ? pare_refuse_options(tool, "with --data", of_tensors)
-                            : pare_refuse_options(tool, "without --data", pare_source_names));
+    PARE_TRY(check_options(tool, o));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     json_object_set_new(tool->facts, "model",
                         json_pack("{s:o}", "file", pare_json_text(tool->arg[0])));
@@ -391,10 +503,14 @@ const pare_command pare_command_run = {
         "sample runs\n"
         "alone (inputs without a batch axis) an output whose shape differs from sample to "
         "sample becomes\n"
-        "a group with a dataset for each sample: /NAME/0, /NAME/1, ...",
+        "a group with a dataset for each sample: /NAME/0, /NAME/1, ...\n"
+        "mpirun -n N with --parallel pipeline cuts the model into N stages, for a model that one "
+        "process\n"
+        "or GPU does not hold; its outputs are the same bytes.",
     .example = "pare run resnet.onnx --input input=image.npy -o out/",
     .options = table,
     .size = sizeof(run_options),
+    .ranks = true,
     .defaults = &defaults,
     .run = run,
 };

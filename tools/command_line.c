@@ -170,17 +170,22 @@ done:
     return st;
 }
 
+/* Of several processes, while all are still joined: a launcher ends the others when one has gone.
+   Rank 0 says what all have agreed on; else each says its own. */
+static void say_failure(const pare_ctx *ctx, const pare_comm *comm, pare_status st)
+{
+    const bool agreed = pare_comm_failed(comm);
+    if (st == PARE_OK || pare_comm_launched_size() < 2) return;
+    if (pare_comm_launched_rank() && (agreed || !ctx->message[0])) return;
+    pare_print_line("pare: ", ctx->message[0] ? ctx->message : pare_status_text(st));
+}
+
 pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)
 {
     pare_comm *comm;
     pare_status st = pare_comm_open(ctx, &comm);
-    if (st != PARE_OK) return st;
-    st = pare_comm_settle(comm, run_words(ctx, comm, words, count));
-    if (pare_comm_failed(comm)) {
-        if (pare_comm_rank(comm)) pare_ctx_clear(ctx); /* rank 0 says it */
-    } else if (st != PARE_OK && comm) {
-        pare_print_line("pare: ", ctx->message); /* what follows ends all processes */
-    }
+    if (st == PARE_OK) st = pare_comm_settle(comm, run_words(ctx, comm, words, count));
+    say_failure(ctx, comm, st);
     pare_comm_close(comm);
     return st;
 }

@@ -12,7 +12,8 @@
 const volatile int *pare_catch_signals(void);
 
 /* words[0..count-1] is what is after "pare" on a command line. Data go to standard output,
-   words to standard error; the message of a failure stays in the context. */
+   words to standard error; the message of a failure stays in the context, and of several processes
+   that a launcher started the first has printed it. */
 PARE_NODISCARD pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count);
 
 /* Prints before and line to standard error. Names come from files: what would move a terminal's

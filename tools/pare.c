@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     if ((argc == 2 || asked) && pare_help_group(asked ? stdout : stderr, argv[1]))
         return shown(asked ? 0 : 2);
     pare_status st = pare_run_argv(&ctx, argv + 1, argc - 1);
-    if (st != PARE_OK && (ctx.message[0] || !pare_comm_launched_rank()))
+    if (st != PARE_OK && pare_comm_launched_size() < 2) /* of several it is said already */
         pare_print_line("pare: ", ctx.message[0] ? ctx.message : pare_status_text(st));
     return pare_status_exit_code(st);
 }

@@ -9,14 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-struct pare_comm {
-    pare_ctx *ctx;
-    pare_transport *transport;
-    int rank, size, threads;
-    pare_status failed; /* of a rank: what all of them have from then on */
-    bool broken;        /* the transport failed: the others cannot be told */
-};
-
 /* --- what the launcher says --- */
 
 /* The first of these variables that holds a number. Slurm's are those of a step: a batch script
@@ -55,8 +47,7 @@ int pare_comm_threads(const pare_comm *c) { return c ? c->threads : 0; }
 
 const char *pare_comm_library(const pare_comm *c) { return c ? c->transport->library : ""; }
 
-/* A transport that failed leaves nothing to agree by. */
-static pare_status checked(pare_comm *c, pare_status st)
+pare_status pare_comm_checked(pare_comm *c, pare_status st)
 {
     if (st != PARE_OK) {
         c->failed = st;
@@ -77,7 +68,8 @@ static pare_status adopt(pare_comm *c, int root, pare_status status)
         (void)pare_fail_prefix(c->ctx, status, "rank %d (%s)", root, host);
         memcpy(message, c->ctx->message, sizeof message);
     }
-    PARE_TRY(checked(c, c->transport->broadcast(c->transport, message, sizeof message, root)));
+    PARE_TRY(
+        pare_comm_checked(c, c->transport->broadcast(c->transport, message, sizeof message, root)));
     c->failed = status;
     memcpy(c->ctx->message, message, sizeof message);
     return status;
@@ -88,7 +80,8 @@ pare_status pare_comm_settle(pare_comm *c, pare_status status)
     if (!c) return status;
     if (c->failed != PARE_OK) return c->failed;
     int64_t worst = status == PARE_OK ? 0 : (int64_t)(c->size - c->rank) << 8 | status;
-    PARE_TRY(checked(c, c->transport->allreduce(c->transport, &worst, 1, PARE_COMM_MAX_I64)));
+    PARE_TRY(
+        pare_comm_checked(c, c->transport->allreduce(c->transport, &worst, 1, PARE_COMM_MAX_I64)));
     return worst ? adopt(c, c->size - (int)(worst >> 8), (pare_status)(worst & 0xff)) : PARE_OK;
 }
 
@@ -115,10 +108,11 @@ static pare_status share_cores(pare_comm *c)
     (void)gethostname(mine.host, sizeof mine.host - 1);
     all = pare_alloc(c->ctx, (size_t)c->size, sizeof *all);
     pare_status st = pare_comm_settle(c, all ? PARE_OK : PARE_MEMORY);
-    if (st == PARE_OK) st = checked(c, c->transport->gather(c->transport, &mine, sizeof mine, all));
     if (st == PARE_OK)
-        st = checked(c,
-                     c->transport->broadcast(c->transport, all, (size_t)c->size * sizeof *all, 0));
+        st = pare_comm_checked(c, c->transport->gather(c->transport, &mine, sizeof mine, all));
+    if (st == PARE_OK)
+        st = pare_comm_checked(
+            c, c->transport->broadcast(c->transport, all, (size_t)c->size * sizeof *all, 0));
     for (int i = 0; st == PARE_OK && i < c->size; i++) same += !memcmp(&all[i], &mine, sizeof mine);
     pare_free(all);
     if (st != PARE_OK) return st;
@@ -169,7 +163,8 @@ void pare_comm_close(pare_comm *c)
 pare_status pare_comm_allreduce(pare_comm *c, void *data, size_t count, pare_comm_op op)
 {
     PARE_TRY(pare_comm_settle(c, PARE_OK));
-    return c ? checked(c, c->transport->allreduce(c->transport, data, count, op)) : PARE_OK;
+    return c ? pare_comm_checked(c, c->transport->allreduce(c->transport, data, count, op))
+             : PARE_OK;
 }
 
 /* In parts of 32 bits, whose sums have room for what is carried. */
@@ -186,13 +181,14 @@ pare_status pare_comm_sum_hash(pare_comm *c, pare_hash *x)
 pare_status pare_comm_broadcast(pare_comm *c, void *data, size_t bytes, int root)
 {
     PARE_TRY(pare_comm_settle(c, PARE_OK));
-    return c ? checked(c, c->transport->broadcast(c->transport, data, bytes, root)) : PARE_OK;
+    return c ? pare_comm_checked(c, c->transport->broadcast(c->transport, data, bytes, root))
+             : PARE_OK;
 }
 
 pare_status pare_comm_gather(pare_comm *c, const void *mine, size_t bytes, void *all)
 {
     PARE_TRY(pare_comm_settle(c, PARE_OK));
-    if (c) return checked(c, c->transport->gather(c->transport, mine, bytes, all));
+    if (c) return pare_comm_checked(c, c->transport->gather(c->transport, mine, bytes, all));
     memcpy(all, mine, bytes);
     return PARE_OK;
 }
@@ -284,7 +280,7 @@ static pare_status sum(pare_comm *c, const summed *s, void *data, size_t count)
     char *other = pare_alloc(c->ctx, power ? (count + 1) / 2 : count, s->each);
     pare_status st = pare_comm_settle(c, other ? PARE_OK : PARE_MEMORY);
     if (st == PARE_OK)
-        st = checked(c, (power ? sum_by_halves : sum_to_first)(c, s, data, other, count));
+        st = pare_comm_checked(c, (power ? sum_by_halves : sum_to_first)(c, s, data, other, count));
     pare_free(other);
     return st;
 }
@@ -334,7 +330,7 @@ pare_status pare_comm_measure(pare_comm *c, pare_network *out)
     if (!c) return PARE_OK;
     char *data = pare_alloc(c->ctx, large, 1);
     pare_status st = pare_comm_settle(c, data ? PARE_OK : PARE_MEMORY);
-    if (st == PARE_OK) st = checked(c, measure(c, data, large, out));
+    if (st == PARE_OK) st = pare_comm_checked(c, measure(c, data, large, out));
     pare_free(data);
     return st;
 }

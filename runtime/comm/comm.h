@@ -84,6 +84,36 @@ PARE_NODISCARD pare_status pare_comm_gather(pare_comm *comm, const void *mine, s
 /* The network between rank 0 and the last one, in every rank: what messages of 8 bytes and of 16
    MiB take, the quickest of some. A job of one has none: 0 and 0. */
 PARE_NODISCARD pare_status pare_comm_measure(pare_comm *comm, pare_network *out);
+/* --- channels: messages from one rank to another, in their order. Two buffers at each end: one
+   message is on its way while the caller works with the one before. Nothing asks for failures in
+   between, so every message says whether there is one: a rank that fails sends its messages on as
+   PARE_CHANNEL_FAILED until it is sent PARE_CHANNEL_END, and then calls pare_comm_settle. --- */
+
+typedef struct pare_channel pare_channel;
+
+typedef enum pare_channel_kind {
+    PARE_CHANNEL_DATA,
+    PARE_CHANNEL_FAILED, /* nothing came of it: this rank or one before it failed */
+    PARE_CHANNEL_END     /* the last one */
+} pare_channel_kind;
+
+/* Opens one end, in rank `from` or in rank `to`, of a communicator that is not NULL; exchanges
+   nothing. bytes: of a message at most.
+   PARE_UNSUPPORTED: more than 1 GiB. */
+PARE_NODISCARD pare_status pare_channel_open(pare_comm *comm, pare_channel **out, int from, int to,
+                                             size_t bytes);
+/* After the end was sent or received it returns when all has left; NULL is fine. */
+void pare_channel_close(pare_channel *channel);
+
+/* The memory of the next message to send, at a multiple of 64. Waits until what was sent two
+   messages before has left. */
+PARE_NODISCARD pare_status pare_channel_next(pare_channel *channel, void **data);
+/* Sends that memory (of DATA, the first `bytes` of it), with a number of the caller. */
+PARE_NODISCARD pare_status pare_channel_send(pare_channel *channel, pare_channel_kind kind,
+                                             size_t bytes, int64_t number);
+/* Waits for the next message, whose data are valid until the next call. Not after the end. */
+PARE_NODISCARD pare_status pare_channel_receive(pare_channel *channel, pare_channel_kind *kind,
+                                                int64_t *number, const void **data);
 
 #ifdef __cplusplus
 }

@@ -27,7 +27,10 @@
     X(Gather)                                                                                      \
     X(Send)                                                                                        \
     X(Recv)                                                                                        \
-    X(Sendrecv)
+    X(Sendrecv)                                                                                    \
+    X(Isend)                                                                                       \
+    X(Irecv)                                                                                       \
+    X(Wait)
 
 typedef struct pare_mpi {
     pare_transport transport; /* first: the one is the other */
@@ -43,7 +46,7 @@ typedef struct pare_mpi {
 #undef X
 } pare_mpi;
 
-enum { PIECE = 1 << 30, TAG = 1 };
+enum { PIECE = 1 << 30, TAG = 1, STARTED = 2 };
 
 /* Constants of Open MPI are addresses: in its library, or in a program that is linked to it, where
    the linker put copies. Those of MPICH and its relatives are numbers. */
@@ -190,6 +193,38 @@ static pare_status exchange(pare_transport *t, const void *out, size_t out_bytes
     return PARE_OK;
 }
 
+/* Open MPI's handle is an address, that of MPICH and its relatives a number. */
+_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request holds MPI's handle");
+
+static pare_status start_send(pare_transport *t, const void *data, size_t bytes, int to,
+                              pare_request *request)
+{
+    pare_mpi *m = (pare_mpi *)t;
+    MPI_Request handle;
+    CALL(m, Isend, data, (int)bytes, m->byte, to, STARTED, m->world, &handle);
+    memcpy(&request->handle, &handle, sizeof handle);
+    return PARE_OK;
+}
+
+static pare_status start_receive(pare_transport *t, void *data, size_t bytes, int from,
+                                 pare_request *request)
+{
+    pare_mpi *m = (pare_mpi *)t;
+    MPI_Request handle;
+    CALL(m, Irecv, data, (int)bytes, m->byte, from, STARTED, m->world, &handle);
+    memcpy(&request->handle, &handle, sizeof handle);
+    return PARE_OK;
+}
+
+static pare_status wait_for(pare_transport *t, pare_request *request)
+{
+    pare_mpi *m = (pare_mpi *)t;
+    MPI_Request handle;
+    memcpy(&handle, &request->handle, sizeof handle);
+    CALL(m, Wait, &handle, MPI_STATUS_IGNORE);
+    return PARE_OK;
+}
+
 pare_status pare_mpi_open(pare_ctx *ctx, pare_transport **out)
 {
     pare_mpi *m = pare_alloc(ctx, 1, sizeof *m);
@@ -201,7 +236,10 @@ pare_status pare_mpi_open(pare_ctx *ctx, pare_transport **out)
                                     .gather = gather,
                                     .send = send,
                                     .receive = receive,
-                                    .exchange = exchange};
+                                    .exchange = exchange,
+                                    .start_send = start_send,
+                                    .start_receive = start_receive,
+                                    .wait = wait_for};
     m->library = dlopen(PARE_MPI, RTLD_NOW | RTLD_GLOBAL); /* its plugins look for its symbols */
     pare_status st =
         m->library ? find(m)

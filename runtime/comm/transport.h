@@ -8,6 +8,11 @@
 
 typedef struct pare_transport pare_transport;
 
+/* A message on its way; what it is inside is the transport's. */
+typedef struct pare_request {
+    void *handle;
+} pare_request;
+
 struct pare_transport {
     int rank, size, local_rank; /* local_rank: among the ranks of this machine */
     const char *library;
@@ -21,7 +26,25 @@ struct pare_transport {
     /* Both at once with one other rank; each side sends what the other receives. */
     pare_status (*exchange)(pare_transport *t, const void *out, size_t out_bytes, void *in,
                             size_t in_bytes, int other);
+    /* Begin, and return before the message is there; the bytes (at most 1 GiB) stay untouched until
+       wait. Messages to a rank arrive in their order. A receiver may have room for more. */
+    pare_status (*start_send)(pare_transport *t, const void *data, size_t bytes, int to,
+                              pare_request *request);
+    pare_status (*start_receive)(pare_transport *t, void *data, size_t bytes, int from,
+                                 pare_request *request);
+    pare_status (*wait)(pare_transport *t, pare_request *request);
 };
+
+struct pare_comm {
+    pare_ctx *ctx;
+    pare_transport *transport;
+    int rank, size, threads;
+    pare_status failed; /* of a rank: what all of them have from then on */
+    bool broken;        /* the transport failed: the others cannot be told */
+};
+
+/* A transport that failed leaves nothing to agree by; returns st. */
+pare_status pare_comm_checked(pare_comm *comm, pare_status st);
 
 /* MPI (mpi.c): opens its library and joins. PARE_UNSUPPORTED: this build has none. */
 PARE_NODISCARD pare_status pare_mpi_open(pare_ctx *ctx, pare_transport **out);

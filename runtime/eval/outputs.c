@@ -82,11 +82,18 @@ static pare_status take(void *user, int64_t unit, pare_replica *replica)
     return PARE_OK;
 }
 
-static pare_status open_output(const pare_predictor *p, const pare_runner *runner, int i)
+static void name_rows(const pare_predictor *p, int i, pare_dtype dtype)
 {
-    const pare_view view = pare_runner_output(runner, i);
+    p->out[i].name = p->model->graph->out.item[i]->name;
+    p->out[i].dtype = dtype;
+}
+
+pare_status pare_predictor_open_rows(const pare_predictor *p, int i, const pare_view *output)
+{
+    const pare_view view = *output;
     pare_output_rows *out = &p->out[i];
     size_t need;
+    name_rows(p, i, view.dtype);
     if (!view.rank || view.dim[0] != p->rows)
         return PARE_FAIL(p->ctx, INPUT,
                          "%s: output '%s' has %lld rows for %d samples; models without "
@@ -95,7 +102,6 @@ static pare_status open_output(const pare_predictor *p, const pare_runner *runne
                          p->model->path, out->name, view.rank ? (long long)view.dim[0] : 0LL,
                          p->rows);
     out->size = pare_view_count(&view) / p->rows;
-    out->dtype = view.dtype;
     out->shape.rank = view.rank - 1;
     for (int d = 1; d < view.rank; d++) out->shape.dim[d - 1] = view.dim[d];
     if (!pare_mul_size((size_t)out->size, (size_t)p->count, &need))
@@ -111,7 +117,10 @@ static pare_status open_outputs(pare_predictor *p)
     pare_status st = PARE_OK;
     if (pare_plan_is_dynamic(p->plan)) st = pare_replica_run(first, 0, 1, &work);
     if (st != PARE_OK) return pare_fail(p->ctx, st, "%s", first->ctx.message);
-    for (int i = 0; i < p->output_count; i++) PARE_TRY(open_output(p, first->runner, i));
+    for (int i = 0; i < p->output_count; i++) {
+        const pare_view view = pare_runner_output(first->runner, i);
+        PARE_TRY(pare_predictor_open_rows(p, i, &view));
+    }
     return PARE_OK;
 }
 
@@ -197,10 +206,7 @@ static pare_status collect_whole(pare_predictor *p, int units)
 
 pare_status pare_predictor_collect(pare_predictor *p, int units)
 {
-    for (int i = 0; i < p->output_count; i++) {
-        p->out[i].name = p->model->graph->out.item[i]->name;
-        p->out[i].dtype = pare_plan_output(p->plan, i)->dtype;
-    }
+    for (int i = 0; i < p->output_count; i++) name_rows(p, i, pare_plan_output(p->plan, i)->dtype);
     return p->alone ? collect_whole(p, units) : collect_rows(p, units);
 }
 

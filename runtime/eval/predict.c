@@ -61,7 +61,8 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     p->alone = pare_data_runs_alone(data);
     pare_device *device = options->device;
     pare_pixels pixels;
-    for (int i = 0; device && device->samples && i < input_count; i++)
+    const bool whole = options->stages < 2; /* else inputs may cross to another stage */
+    for (int i = 0; device && device->samples && whole && i < input_count; i++)
         (void)pare_data_take_pixels(data, i, &pixels);
     p->options = *options;
     p->options.threads = 1;
@@ -152,7 +153,8 @@ static pare_status open_plan(pare_predictor *p)
 static int rows_of_plan(const pare_predictor *p, int count)
 {
     if (p->fixed) return p->fixed;
-    return p->options.device ? count : (count + UNITS - 1) / UNITS;
+    const int rows = p->options.device ? count : (count + UNITS - 1) / UNITS;
+    return p->most && rows > p->most ? p->most : rows;
 }
 
 /* Makes the plan at the first batch. It serves all batches, so that a shorter last one needs no

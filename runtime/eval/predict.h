@@ -27,6 +27,7 @@ struct pare_predictor {
     const pare_data *data;
     int input_count, output_count, threads;
     int fixed;  /* samples of a run; 0: any number */
+    int most;   /* of them where any number can run; 0: no limit */
     bool alone; /* each sample is a run, whose outputs are all its own */
     pare_plan_options options;
     pare_input_shape *shape; /* (inputs) */
@@ -45,6 +46,9 @@ PARE_NODISCARD pare_status pare_predictor_load(void *user, int64_t unit, pare_re
 int pare_predictor_unit_rows(const pare_predictor *predictor, int64_t unit);
 /* Runs `units` runs of the batch and keeps their outputs. */
 PARE_NODISCARD pare_status pare_predictor_collect(pare_predictor *predictor, int units);
+/* Room for the predictor's `count` rows of output i, as a run of its rows has it. */
+PARE_NODISCARD pare_status pare_predictor_open_rows(const pare_predictor *predictor, int i,
+                                                    const pare_view *output);
 void pare_output_rows_free(pare_output_rows *out);
 
 /* Element by element, through f32. */

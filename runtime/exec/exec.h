@@ -50,6 +50,11 @@ typedef struct pare_plan_options {
     const pare_placed *placed; /* with a device: what is brought neither up nor down. Such an
                                   output's view is of the device's memory. */
     int placed_count;
+    int stage, stages; /* stages above 1: the compiled graph is cut (stages.h), and the plan is its
+                          stage number `stage`, from 0: inputs are the tensors that cross to it, in
+                          the memory order that they were made in, outputs those that leave it.
+                          PARE_UNSUPPORTED: control flow, or shapes that only a run knows */
+    size_t stage_weights; /* with stages: bytes of a stage's weights at most; 0: no limit */
     /* With tune: called with the seconds that each kernel of a node took; the cache is not asked
        then, so that every node with a choice is timed. Or NULL. */
     void (*timed)(void *user, const pare_node *node, const pare_kernel *kernel, double seconds);

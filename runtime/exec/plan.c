@@ -40,6 +40,7 @@ pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *mode
                        "export the model again",
                        model->path);
     if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
+    if (st == PARE_OK && p->options.stages > 1) st = pare_stage_take(p);
     if (st == PARE_OK && !p->options.outline) st = pare_steps_make(p);
     p->options.placed = NULL; /* the caller's */
     if (st != PARE_OK) {
@@ -114,6 +115,12 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
 }
 
 const pare_graph *pare_plan_graph(const pare_plan *plan) { return plan->model->graph; }
+const pare_plan_stage *pare_plan_stages(const pare_plan *plan, int *count)
+{
+    *count = plan->stage ? plan->options.stages : 0;
+    return plan->stage;
+}
+
 pare_device *pare_plan_device(const pare_plan *plan) { return plan->options.device; }
 
 const char *pare_plan_largest(const pare_plan *plan, char *text, size_t size)

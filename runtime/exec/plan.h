@@ -4,6 +4,7 @@
 #define PARE_RUNTIME_EXEC_PLAN_H
 
 #include "runtime/exec/exec.h"
+#include "runtime/exec/stages.h"
 #include "runtime/ops/ops.h"
 
 /* Where a tensor's bytes are while the plan runs. */
@@ -68,6 +69,7 @@ struct pare_plan {
     size_t buffer_bytes, scratch_bytes;
     size_t weight_bytes;
     void *device_constants;
+    pare_plan_stage *stage; /* (options.stages) of the whole model, or NULL */
 };
 
 /* memory.c: gives every AT_BUFFER root an offset such that roots alive together do not overlap, and
@@ -79,6 +81,10 @@ PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
 
 /* compile.c: passes over the plan's copy of the model, up to shapes and memory order. */
 PARE_NODISCARD pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count);
+
+/* stage_model.c: leaves of the compiled copy only the stage that the options ask for, with its own
+   weights; all else is freed. */
+PARE_NODISCARD pare_status pare_stage_take(pare_plan *plan);
 
 /* What is fused and folded before layouts are chosen, of the plan's part and of the dynamic one
    with its bodies: shapes are inferred as far as they are known. */

@@ -273,7 +273,7 @@ static pare_status ends_place(maker *m)
         if (!pare_shape_known(&v->shape))
             return PARE_FAIL(p->ctx, UNSUPPORTED, "%s: output '%s' has no known shape",
                              p->model->path, v->name);
-        pare_view_set(&place->view, v->dtype, &v->shape, false);
+        pare_view_set(&place->view, v->dtype, &v->shape, p->stage && v->nhwc && !v->data);
     }
     p->output_count = g->out.count;
     return PARE_OK;
@@ -290,7 +290,8 @@ static pare_status inputs_place(maker *m)
         place->root = storage_new(m, (pare_storage){.where = PARE_AT_INPUT, .index = i});
         if (place->root < 0) return PARE_MEMORY;
         PARE_TRY(pare_ptr_map_put(&m->root, p->input[i], place->root));
-        pare_view_set(&place->view, p->input[i]->dtype, &p->input[i]->shape, false);
+        pare_view_set(&place->view, p->input[i]->dtype, &p->input[i]->shape,
+                      p->stage && p->input[i]->nhwc);
     }
     return PARE_OK;
 }

@@ -200,6 +200,91 @@ static void test_a_stop_is_forgotten(void **state)
     assert_int_equal(one, w->size);
 }
 
+/* --- channels: rank 0 sends numbers round all ranks, each of which adds its own --- */
+
+enum { MESSAGES = 40, WINDOW = 3 };
+
+/* Of a rank behind the first: hands on what comes until the end comes. Message `broken` and those
+   behind it are sent as failed. */
+static void hand_on(world *w, pare_channel *from, pare_channel *to, int broken)
+{
+    pare_channel_kind kind = PARE_CHANNEL_DATA;
+    for (int64_t m = 0; kind != PARE_CHANNEL_END; m++) {
+        int64_t number;
+        const void *in;
+        void *out;
+        assert_int_equal(pare_channel_receive(from, &kind, &number, &in), PARE_OK);
+        if (kind != PARE_CHANNEL_END) assert_int_equal(number, m);
+        assert_int_equal(pare_channel_next(to, &out), PARE_OK);
+        assert_int_equal((uintptr_t)out % 64, 0);
+        for (int i = 0; kind == PARE_CHANNEL_DATA && i <= m * 1000; i++)
+            ((int32_t *)out)[i] = ((const int32_t *)in)[i] + w->rank;
+        const size_t bytes = (size_t)(m * 1000 + 1) * sizeof(int32_t);
+        if (kind == PARE_CHANNEL_DATA && m >= broken) kind = PARE_CHANNEL_FAILED;
+        assert_int_equal(pare_channel_send(to, kind, bytes, m), PARE_OK);
+    }
+}
+
+/* Of rank 0: returns how many came back with what all ranks made of them. */
+static int send_round(world *w, pare_channel *to, pare_channel *from)
+{
+    int good = 0, sent = 0;
+    pare_channel_kind kind = PARE_CHANNEL_DATA;
+    for (int got = 0; kind != PARE_CHANNEL_END; got++) {
+        int64_t number;
+        const void *in;
+        void *out;
+        for (; sent <= MESSAGES && sent < got + WINDOW; sent++) {
+            const pare_channel_kind what = sent < MESSAGES ? PARE_CHANNEL_DATA : PARE_CHANNEL_END;
+            const int count = sent * 1000 + 1;
+            assert_int_equal(pare_channel_next(to, &out), PARE_OK);
+            for (int i = 0; i < count && what == PARE_CHANNEL_DATA; i++)
+                ((int32_t *)out)[i] = sent * i;
+            assert_int_equal(pare_channel_send(to, what, (size_t)count * sizeof(int32_t), sent),
+                             PARE_OK);
+        }
+        assert_int_equal(pare_channel_receive(from, &kind, &number, &in), PARE_OK);
+        if (kind != PARE_CHANNEL_DATA) continue;
+        assert_int_equal(number, got);
+        for (int i = 0; i <= got * 1000; i++)
+            assert_int_equal(((const int32_t *)in)[i], got * i + w->size * (w->size - 1) / 2);
+        good++;
+    }
+    return good;
+}
+
+static void go_round(world *w, int broken_rank, int broken, int good)
+{
+    pare_channel *to, *from;
+    const size_t bytes = (size_t)(MESSAGES * 1000) * sizeof(int32_t);
+    assert_int_equal(pare_comm_settle(w->comm, PARE_OK), PARE_OK);
+    assert_int_equal(pare_channel_open(w->comm, &to, w->rank, (w->rank + 1) % w->size, bytes),
+                     PARE_OK);
+    assert_int_equal(
+        pare_channel_open(w->comm, &from, (w->rank + w->size - 1) % w->size, w->rank, bytes),
+        PARE_OK);
+    if (w->rank)
+        hand_on(w, from, to, w->rank == broken_rank ? broken : MESSAGES);
+    else
+        assert_int_equal(send_round(w, to, from), good);
+    pare_channel_close(to);
+    pare_channel_close(from);
+}
+
+static void test_channels(void **state)
+{
+    world *w = *state;
+    pare_channel *channel;
+    if (!w->comm) return; /* one rank has no other to send to */
+    go_round(w, -1, 0, MESSAGES);
+    go_round(w, w->size - 1, 7, 7); /* the last rank fails at message 7 */
+    go_round(w, 1, 0, 0);
+    assert_int_equal(pare_channel_open(w->comm, &channel, w->rank, 0, (size_t)1 << 30),
+                     PARE_UNSUPPORTED);
+    assert_non_null(strstr(w->ctx.message, "more than 1 GiB"));
+    pare_ctx_clear(&w->ctx);
+}
+
 /* The last test: a failure stays. The last rank fails where the others ask for a sum. */
 static void test_failure_reaches_all(void **state)
 {
@@ -233,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_network),
         cmocka_unit_test(test_a_stop_is_forgotten),
+        cmocka_unit_test(test_channels),
         cmocka_unit_test(test_failure_reaches_all),
     };
     return cmocka_run_group_tests(tests, begin, end);

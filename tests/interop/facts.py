@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import urllib.request
@@ -186,6 +187,12 @@ def main():
         check('prune_sweep_files', swept.get('outputs') == ['s-0.50.onnx', 's-0.25.onnx'])
         run('run', 'run', mlp, '--input', 'input=x.npy', '-o', 'out')
         run('run_data', 'run', mlp, '--data', 'd.h5', '-o', 'out.h5')
+        if shutil.which('mpirun'):
+            subprocess.run(['sh', ROOT / 'tests/comm/ranks.sh', '2', PARE, 'run', mlp, '--data', 'd.h5', '--parallel', 'pipeline', '-q',
+                            '-o', 'stages.h5', '--json', 'run_pipeline.json'], capture_output=True)
+            judge('run_pipeline', 'run_pipeline.json')
+        else:
+            report('SKIP', 'run_pipeline', 'no mpirun (openmpi-bin)')
         run('validate', 'validate', mlp, 'q.onnx', '--data', 'd.h5', '--latency', '--any-accuracy')
         run('inspect_ranges', 'inspect', 'q.onnx', '--ranges')
         run('diagnose', 'diagnose', mlp, 'q.onnx', '--data', 'e.h5', '--report', 'x.html', '--fix', 'm.onnx')

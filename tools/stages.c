@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/stages.h"
+#include "tools/table.h"
+
+#include <math.h>
+
+/* Bytes of a microbatch, which is several runs. */
+static size_t of_microbatch(const pare_pipeline_plan *plan, size_t bytes)
+{
+    return bytes * (size_t)plan->runs;
+}
+
+static double all_costs(const pare_pipeline_plan *plan)
+{
+    double sum = 0;
+    for (int i = 0; i < plan->stages; i++) sum += plan->stage[i].cost;
+    return sum;
+}
+
+static json_t *stage_json(const pare_pipeline_plan *plan, int i)
+{
+    const pare_plan_stage *s = &plan->stage[i];
+    return json_pack("{s:i, s:I, s:I, s:I, s:f, s:f}", "nodes", s->steps, "weight_bytes",
+                     (json_int_t)s->weights, "activation_bytes",
+                     (json_int_t)of_microbatch(plan, plan->activations[i]), "sent_bytes",
+                     (json_int_t)of_microbatch(plan, s->sent), "macs", s->macs * plan->runs,
+                     "share", s->cost / fmax(all_costs(plan), 1));
+}
+
+static pare_status add_facts(pare_tool *tool, const pare_pipeline_plan *plan)
+{
+    json_t *stages = json_array();
+    for (int i = 0; i < plan->stages; i++) json_array_append_new(stages, stage_json(plan, i));
+    json_t *facts = json_pack("{s:I, s:i, s:f, s:f, s:o}", "microbatches",
+                              (json_int_t)plan->microbatches, "microbatch", plan->samples, "bubble",
+                              plan->bubble, "bubble_equal", plan->bubble_equal, "stages", stages);
+    return facts && !json_object_set_new(tool->facts, "pipeline", facts) ? PARE_OK : PARE_MEMORY;
+}
+
+static void print_stages(pare_tool *tool, const pare_pipeline_plan *plan)
+{
+    pare_table table;
+    const double all = fmax(all_costs(plan), 1);
+    pare_table_init(&table, &tool->arena, "rrrrrr");
+    pare_table_add(&table, "stage|nodes|weights|activations|sent|cost");
+    for (int i = 0; i < plan->stages; i++) {
+        char weights[32], activations[32], sent[32];
+        const pare_plan_stage *s = &plan->stage[i];
+        pare_table_add(&table, "%d|%d|%s|%s|%s|%.1f %%", i, s->steps,
+                       pare_bytes_text((double)s->weights, weights, sizeof weights),
+                       pare_bytes_text((double)of_microbatch(plan, plan->activations[i]),
+                                       activations, sizeof activations),
+                       pare_bytes_text((double)of_microbatch(plan, s->sent), sent, sizeof sent),
+                       100 * s->cost / all);
+    }
+    pare_table_print(&table, stderr);
+    pare_print(stderr,
+               "%lld microbatches of %d sample%s; stages wait for %.1f %% of the time, equal ones "
+               "would for %.1f %%\n",
+               (long long)plan->microbatches, plan->samples, plan->samples == 1 ? "" : "s",
+               100 * plan->bubble, 100 * plan->bubble_equal);
+}
+
+pare_status pare_stages_show(pare_tool *tool, const pare_pipeline_plan *plan)
+{
+    if (!pare_tool_leads(tool)) return PARE_OK;
+    if (!tool->common->quiet) print_stages(tool, plan);
+    return add_facts(tool, plan);
+}
