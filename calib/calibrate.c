@@ -367,9 +367,10 @@ static pare_status take_share(pare_calib_job *j)
     const int64_t left = j->samples - first * j->unit;
     if (ranks > j->runs)
         return PARE_FAIL(j->ctx, INPUT,
-                         "%s: %" PRId64 " ranks, but only %" PRId64 " runs of %" PRId64
-                         " samples; start fewer ranks or give more samples",
-                         j->model->path, ranks, j->runs, j->unit);
+                         "%s: %" PRId64 " ranks, but only %" PRId64 " run%s of %" PRId64
+                         " sample%s; start fewer ranks or give more samples",
+                         j->model->path, ranks, j->runs, j->runs == 1 ? "" : "s", j->unit,
+                         j->unit == 1 ? "" : "s");
     j->runs = j->runs / ranks + (rank < j->runs % ranks);
     j->sample = j->options->samples + first * j->unit;
     j->samples = j->runs * j->unit < left ? j->runs * j->unit : left;

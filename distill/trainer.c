@@ -17,7 +17,7 @@ static pare_status share_microbatches(pare_trainer *t)
     if (t->microbatch_count % ranks || (ranks > 1 && own & (own - 1)))
         return PARE_FAIL(t->ctx, USAGE,
                          "%s: %d processes cannot share the %d microbatch%s of a batch of %" PRId64
-                         ": each needs 1, 2, 4 or another power of two; choose another number of "
+                         ": so that each has as many, and a power of two; choose another number of "
                          "processes%s",
                          t->student->path, ranks, t->microbatch_count,
                          t->microbatch_count == 1 ? "" : "es", t->batch,

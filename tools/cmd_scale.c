@@ -62,9 +62,15 @@ static pare_status read_job(pare_tool *tool, pare_scaling_job *out)
 {
     json_t *facts;
     PARE_TRY(pare_json_read(tool->ctx, &facts, tool->arg[0]));
-    const bool found = pare_scaling_of_json(json_object_get(facts, "scaling"), out);
+    const bool there = json_object_get(facts, "scaling");
+    const bool good = pare_scaling_of_json(json_object_get(facts, "scaling"), out);
     json_decref(facts);
-    if (found) return PARE_OK;
+    if (good) return PARE_OK;
+    if (there)
+        return PARE_FAIL(tool->ctx, INPUT,
+                         "%s: its \"scaling\" is damaged: expected start_s, steps, parts, part_s, "
+                         "each_s, bytes and reductions, none below 0, steps and parts above",
+                         tool->arg[0]);
     return PARE_FAIL(tool->ctx, INPUT,
                      "%s: has no \"scaling\": expected what --json of pare calibrate or pare "
                      "distill in one process writes",

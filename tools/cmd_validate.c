@@ -110,9 +110,12 @@ static pare_status run(pare_tool *tool, const void *options)
     PARE_TRY(refuse_ranks(tool));
     if (pare_tool_leads(tool)) PARE_TRY(pare_results_check(tool->ctx, o->append));
     pare_status st = pare_validation_open(&validation, tool->arg);
-    for (int k = 0; st == PARE_OK && k < validation.count; k++)
-        st = pare_comm_same(tool->comm, "model", validation.model[k].hash,
-                            strlen(validation.model[k].hash));
+    for (int k = 0; st == PARE_OK && k < validation.count; k++) {
+        const char *what = pare_arena_printf(&tool->arena, "model '%s'", tool->arg[k]);
+        st = what ? pare_comm_same(tool->comm, what, validation.model[k].hash,
+                                   strlen(validation.model[k].hash))
+                  : PARE_MEMORY;
+    }
     if (st == PARE_OK)
         st = pare_source_open(tool, &source, validation.model[0].model, &o->source, -1);
     if (st == PARE_OK && o->tf32) pare_tool_allow_tf32(tool);

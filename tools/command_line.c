@@ -206,7 +206,9 @@ pare_status pare_tool_open_device(pare_tool *tool)
         pare_ctx_clear(tool->ctx);
         st = PARE_OK;
     }
-    if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--device %s", name);
+    if (st != PARE_OK)
+        return pare_fail_prefix(tool->ctx, st, "--%s %s", common->gpus ? "gpus" : "device",
+                                common->gpus ? common->gpus : name);
     const char *found = tool->device ? tool->device->name : "cpu";
     PARE_TRY(pare_comm_same(tool->comm, "device", found, strlen(found)));
     if (tool->device) pare_log(tool->ctx, PARE_LOG_INFO, "on %s", tool->device->name);
