@@ -12,7 +12,7 @@ import nets
 from common import Failed, call
 
 PART = "ranks"
-IMAGES = 256     # of the large net
+IMAGES = 512     # of the large net
 MEGABYTES = 100  # that are summed
 STEPS = 60       # of a training
 MPIRUN = ["mpirun", "--bind-to", "core", "-n"]
@@ -44,9 +44,9 @@ def large_net(options):
 
 
 def beside_one(words, env=ENV):
-    """The smaller of three each, in turn: one process on one core, two processes."""
+    """The smaller of two each, in turn: one process on one core, two processes."""
     one, two = [], []
-    for _ in range(3):
+    for _ in range(2):
         one.append(call(["taskset", "-c", "0", *words("one"), "--threads", "1"]).seconds)
         two.append(call([*MPIRUN, "2", *words("two")], env).seconds)
     return min(one), min(two)
