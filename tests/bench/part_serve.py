@@ -134,10 +134,11 @@ def batching(options, results, case, model, data):
 
 
 def overload(options, results, case, model, data):
-    """p99 of what is admitted at twice the most, over that at 80 % of it."""
-    words = ("--max-wait", 1000)
-    with pare_server(options, model, *words) as server:
+    """p99 of what is admitted at twice the most that a server keeps which refuses nothing, over that at 80 % of it."""
+    with pare_server(options, model) as server:
         best = most(options, server.url, model.stem, data, 500)["offered_per_s"]
+    with pare_server(options, model, "--max-wait", 1000) as server:
+        wait_until_up(server.url, model.stem)
         rows = {part: load(options, server.url, model.stem, data, part * best, 10, 1024) for part in (0.8, 2)}
     for part, row in rows.items():
         results.add(PART, case, f"p99 at {part:g} of the most", row["latency_ms"]["p99"], "ms")

@@ -116,6 +116,35 @@ ranks_can() {
     return 1
 }
 
+# process_of RANK: sets process to that of the job that begins
+process_of() {
+    process=
+    for i_ in $(seq 1 1000); do
+        for file_ in $(grep -alz "^OMPI_COMM_WORLD_RANK=$1\$" /proc/[0-9]*/environ 2>/dev/null); do
+            [ "$(readlink "${file_%environ}exe")" = "$(readlink -f "$pare")" ] || continue
+            process=${file_#/proc/}
+            process=${process%/environ}
+            return
+        done
+        sleep 0.01
+    done
+}
+
+# ranks_of SIZE: waits until the job that begins works, which .test.err says; sets ranks to its processes, one a line
+# (mpirun itself may hang when one dies before)
+ranks_of() {
+    for i_ in $(seq 1 400); do
+        has 'needs about' .test.err && break
+        sleep 0.05
+    done
+    ranks=
+    for rank_ in $(seq 0 $(($1 - 1))); do
+        process_of "$rank_"
+        ranks="$ranks$process
+"
+    done
+}
+
 # zoo_of FILE LINE...: a zoo file over a few samples, with these lines after what all have
 zoo_of() {
     file_=$1

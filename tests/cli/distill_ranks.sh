@@ -10,20 +10,6 @@ data_sets || exit 0
 "$pare" prune -q "$zoo/resnet.onnx" -o norms.onnx --macs 0.5 >/dev/null || exit 1
 lines() { cat "$1" 2>/dev/null | wc -l; }
 
-# process_of RANK: sets process to that of the job that begins
-process_of() {
-    process=
-    for i_ in $(seq 1 1000); do
-        for file_ in $(grep -alz "^OMPI_COMM_WORLD_RANK=$1\$" /proc/[0-9]*/environ 2>/dev/null); do
-            [ "$(readlink "${file_%environ}exe")" = "$(readlink -f "$pare")" ] || continue
-            process=${file_#/proc/}
-            process=${process%/environ}
-            return
-        done
-        sleep 0.01
-    done
-}
-
 # --- the same bytes ---
 
 # same NAME: model, log and checkpoint out.* are those of whole.*

@@ -119,19 +119,11 @@ rm -f zeros nan.npy
 refuses first_fails 1 "nan.h5|550" mpirun 3 "$pare" run "$cnn" --data nan.h5 --parallel pipeline -q -o no.h5
 # over tcp, whose transport makes no large file of its own
 refuses first_cannot_write 1 "no.h5|too large" env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 sh -c 'ulimit -f 40 && exec "$@"' - "$pare" run "$cnn" $run -q -o no.h5
-# ranks_of PID: waits until this mpirun's three work; sets ranks to their processes
-ranks_of() {
-    for i_ in $(seq 1 200); do
-        ranks=$(pgrep -P "$1" -x pare | sort -n)
-        has 'needs about' .test.err && return
-        sleep 0.05
-    done
-}
 # ends SIGNAL RANK: a rank that gets this signal ends all of them, and nothing is written
 ends() {
     case_=$1_$2
     sh "$top/tests/comm/ranks.sh" 3 "$pare" run "$zoo/vit.onnx" $run -o gone.h5 2>.test.err >.test.out &
-    ranks_of $!
+    ranks_of 3
     kill "-$1" "$(echo "$ranks" | sed -n "$2p")"
     if wait $!; then fail "$case_" "exit 0"; else pass "$case_"; fi
     for i_ in $(seq 1 100); do
@@ -157,7 +149,7 @@ ends KILL 2
 ends KILL 3
 # a rank that is slow changes nothing
 sh "$top/tests/comm/ranks.sh" 3 "$pare" run "$cnn" $run --samples 3000 -o slow.h5 2>.test.err >.test.out &
-ranks_of $!
+ranks_of 3
 for rank in $ranks; do
     kill -STOP "$rank" && sleep 0.3
     kill -CONT "$rank"

@@ -88,18 +88,9 @@ if unshare -rn sh -c "$slow" 2>.test.err; then
 else
     skip slow_network "no namespace with a slow network: $(tail -1 .test.err)"
 fi
-# ranks_of PID: waits until this mpirun's three have found each other and work; sets ranks to their processes
-# (mpirun itself may hang when one dies before)
-ranks_of() {
-    for i_ in $(seq 1 200); do
-        ranks=$(pgrep -P "$1" -x pare | sort -n)
-        has 'needs about' .test.err && return
-        sleep 0.05
-    done
-}
 long="$pare calibrate $cnn --data $data/train.h5 --samples 10000"
 sh "$top/tests/comm/ranks.sh" 3 $long -o slow.json 2>.test.err >.test.out &
-ranks_of $!
+ranks_of 3
 for rank in $ranks; do
     kill -STOP "$rank" && sleep 0.3
     kill -CONT "$rank"
@@ -111,7 +102,7 @@ else
 fi
 for number in 1 3; do
     sh "$top/tests/comm/ranks.sh" 3 $long -o gone.json 2>.test.err >.test.out &
-    ranks_of $!
+    ranks_of 3
     process=$(echo "$ranks" | sed -n ${number}p)
     killed=no
     [ -n "$process" ] && kill -KILL "$process" && killed=yes
