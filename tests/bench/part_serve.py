@@ -125,7 +125,7 @@ def beside_rival(options, results, case, model, data):
 
 def batching(options, results, case, model, data):
     rows = {}
-    for words in (("--max-batch", 1), ("--max-batch", 32, "--max-delay", 1000)):
+    for words in (("--max-batch", 1), ("--max-batch", 32)):
         with pare_server(options, model, *words) as server:
             rows[words[1]] = most(options, server.url, model.stem, data, 1000)
         note(results, f"{case}, batches of {words[1]}", rows[words[1]])
