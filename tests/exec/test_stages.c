@@ -54,7 +54,7 @@ static void assert_crossing(graph_case *g, int at, const char *names)
 /* So many Sigmoids behind `from`: t0, t1, ... */
 static void add_chain(graph_case *g, const char *from, int count)
 {
-    char in[8], out[8];
+    char in[16], out[16];
     (void)snprintf(in, sizeof in, "%s", from);
     for (int i = 0; i < count; i++) {
         (void)snprintf(out, sizeof out, "t%d", i);
