@@ -11,7 +11,7 @@
 #include "calib/calib.h"
 #include "runtime/ops/kernel.h"
 
-__extension__ typedef __int128 pare_wide; /* a sum, in units of 2^-40 */
+typedef pare_int128 pare_wide; /* a sum, in units of 2^-40 */
 
 enum { PARE_WIDE_SHIFT = 40 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of the ranks' tables. Every count is an integer and a tensor's ends are maxima, so that
    the sum depends on neither the number of ranks nor on what a library adds first. First the ranks
-   agree on how far each histogram reaches and how many channels there are; then the bins are added
-   in place, tensor by tensor, and all else in three arrays. */
+   agree on how far each histogram reaches and how many channels there are; then bins and sums of
+   channels are added in place, tensor by tensor, and all else in two arrays. */
 #include "calib/ranges.h"
 #include "runtime/comm/comm.h"
 
@@ -46,37 +46,12 @@ static pare_status open_all(pare_ctx *ctx, pare_ranges *ranges, pare_comm *comm,
     return PARE_OK;
 }
 
-/* --- whole numbers of 128 bits as four of 32, each in 64 bits that have room for carries --- */
-
-enum { LIMBS = 4 };
-
-static void split(pare_wide value, uint64_t *limb)
-{
-    for (int k = 0; k < LIMBS - 1; k++, value >>= 32) limb[k] = (uint32_t)value;
-    limb[LIMBS - 1] = (uint64_t)(int64_t)value; /* with the sign */
-}
-
-/* False where the sum has more than 128 bits. */
-static bool join(const uint64_t *limb, pare_wide *out)
-{
-    unsigned __int128 value = 0;
-    uint64_t carry = 0;
-    for (int k = 0; k < LIMBS - 1; k++) {
-        carry += limb[k];
-        value |= (unsigned __int128)(uint32_t)carry << 32 * k;
-        carry >>= 32;
-    }
-    const int64_t top = (int64_t)(limb[LIMBS - 1] + carry);
-    *out = (pare_wide)(value | (unsigned __int128)(uint32_t)top << 96);
-    return top >= INT32_MIN && top <= INT32_MAX;
-}
-
 /* --- the sums --- */
 
 enum { COUNTS = 6 }; /* of a tensor */
 
 typedef struct sums {
-    uint64_t *count; /* (tensors, COUNTS), samples, (channels of all, LIMBS) */
+    uint64_t *count; /* (tensors, COUNTS), samples */
     float *most;     /* (tensors, 2): largest and minus smallest; (channels of all) */
     size_t counts, mosts;
 } sums;
@@ -103,10 +78,7 @@ static void put(const pare_ranges *r, sums *s)
     *count++ = (uint64_t)r->samples;
     for (int i = 0; i < r->count; i++) {
         const pare_channels *c = r->stats[i].channels;
-        for (int64_t k = 0; k < c->count; k++, count += LIMBS) {
-            split(c->sum[k], count);
-            *most++ = c->largest[k];
-        }
+        for (int64_t k = 0; k < c->count; k++) *most++ = c->largest[k];
     }
 }
 
@@ -117,7 +89,7 @@ static void take_ends(pare_histogram *h, const float *most)
     h->min = 0 - most[1]; /* 0, not -0 */
 }
 
-static pare_status take(pare_ctx *ctx, pare_ranges *r, const sums *s)
+static void take(pare_ranges *r, const sums *s)
 {
     const uint64_t *count = s->count;
     const float *most = s->most;
@@ -131,14 +103,8 @@ static pare_status take(pare_ctx *ctx, pare_ranges *r, const sums *s)
     r->samples = (int64_t)*count++;
     for (int i = 0; i < r->count; i++) {
         pare_channels *c = r->stats[i].channels;
-        for (int64_t k = 0; k < c->count; k++, count += LIMBS) {
-            if (!join(count, &c->sum[k]))
-                return PARE_FAIL(ctx, INPUT, "tensor '%s': the sum of its channels overflows",
-                                 r->stats[i].name);
-            c->largest[k] = *most++;
-        }
+        for (int64_t k = 0; k < c->count; k++) c->largest[k] = *most++;
     }
-    return PARE_OK;
 }
 
 static pare_status sum_small(pare_ctx *ctx, pare_ranges *ranges, pare_comm *comm, sums *s)
@@ -146,7 +112,7 @@ static pare_status sum_small(pare_ctx *ctx, pare_ranges *ranges, pare_comm *comm
     const size_t tensors = (size_t)ranges->count;
     size_t channels = 0;
     for (size_t i = 0; i < tensors; i++) channels += (size_t)ranges->stats[i].channels->count;
-    s->counts = tensors * COUNTS + 1 + channels * LIMBS;
+    s->counts = tensors * COUNTS + 1;
     s->mosts = tensors * 2 + channels;
     s->count = pare_alloc(ctx, s->counts, sizeof *s->count);
     s->most = pare_alloc(ctx, s->mosts, sizeof *s->most);
@@ -154,17 +120,26 @@ static pare_status sum_small(pare_ctx *ctx, pare_ranges *ranges, pare_comm *comm
     put(ranges, s);
     PARE_TRY(pare_comm_allreduce(comm, s->count, s->counts, PARE_COMM_SUM_U64));
     PARE_TRY(pare_comm_allreduce(comm, s->most, s->mosts, PARE_COMM_MAX_F32));
-    return take(ctx, ranges, s);
+    take(ranges, s);
+    return PARE_OK;
 }
 
-static pare_status sum_bins(pare_ranges *ranges, pare_comm *comm)
+static pare_status sum_channels(pare_ctx *ctx, const pare_stats *s, pare_comm *comm)
+{
+    bool fits;
+    PARE_TRY(pare_comm_sum_i128(comm, s->channels->sum, (size_t)s->channels->count, &fits));
+    if (fits) return PARE_OK;
+    return PARE_FAIL(ctx, INPUT, "tensor '%s': the sum of its channels overflows", s->name);
+}
+
+static pare_status sum_tensors(pare_ctx *ctx, pare_ranges *ranges, pare_comm *comm)
 {
     for (int i = 0; i < ranges->count; i++) {
-        const pare_histogram *h = ranges->stats[i].histogram;
-        uint64_t *bins = pare_histogram_bins(h, 0);
-        if (!bins) continue;
-        const size_t count = (PARE_HISTOGRAM_BINS + 1) * (h->negative ? 2 : 1);
-        PARE_TRY(pare_comm_allreduce(comm, bins - 1, count, PARE_COMM_SUM_U64));
+        const pare_stats *s = &ranges->stats[i];
+        const size_t count = (PARE_HISTOGRAM_BINS + 1) * (s->histogram->negative ? 2 : 1);
+        uint64_t *bins = pare_histogram_bins(s->histogram, 0);
+        if (bins) PARE_TRY(pare_comm_allreduce(comm, bins - 1, count, PARE_COMM_SUM_U64));
+        if (s->channels->count) PARE_TRY(sum_channels(ctx, s, comm));
     }
     return PARE_OK;
 }
@@ -180,7 +155,7 @@ pare_status pare_ranges_reduce(pare_ctx *ctx, pare_ranges *ranges, pare_comm *co
     pare_free(s.count);
     pare_free(s.most);
     if (st == PARE_OK) st = pare_comm_sum_hash(comm, &ranges->data);
-    return st == PARE_OK ? sum_bins(ranges, comm) : st;
+    return st == PARE_OK ? sum_tensors(ctx, ranges, comm) : st;
 }
 
 size_t pare_ranges_bins_bytes(const pare_ranges *ranges)

@@ -167,14 +167,51 @@ pare_status pare_comm_allreduce(pare_comm *c, void *data, size_t count, pare_com
              : PARE_OK;
 }
 
-/* In parts of 32 bits, whose sums have room for what is carried. */
+/* In four parts of 32 bits, the highest with its sign: in 64 bits their sums have room for what is
+   carried. */
+enum { PARTS = 4 };
+
+__extension__ typedef unsigned __int128 uint128;
+
+static void split(pare_int128 x, uint64_t *part)
+{
+    for (int k = 0; k < PARTS - 1; k++, x >>= 32) part[k] = (uint32_t)x;
+    part[PARTS - 1] = (uint64_t)(int64_t)x;
+}
+
+static bool join(const uint64_t *part, pare_int128 *out)
+{
+    uint128 x = 0;
+    uint64_t carry = 0;
+    for (int k = 0; k < PARTS - 1; k++) {
+        carry += part[k];
+        x |= (uint128)(uint32_t)carry << 32 * k;
+        carry >>= 32;
+    }
+    const int64_t top = (int64_t)(part[PARTS - 1] + carry);
+    *out = (pare_int128)(x | (uint128)(uint32_t)top << 96);
+    return top >= INT32_MIN && top <= INT32_MAX;
+}
+
+pare_status pare_comm_sum_i128(pare_comm *c, pare_int128 *x, size_t count, bool *fits)
+{
+    *fits = true;
+    if (!c) return PARE_OK;
+    uint64_t *part = pare_alloc(c->ctx, count, PARTS * sizeof *part);
+    pare_status st = pare_comm_settle(c, part ? PARE_OK : PARE_MEMORY);
+    for (size_t i = 0; st == PARE_OK && i < count; i++) split(x[i], part + i * PARTS);
+    if (st == PARE_OK) st = pare_comm_allreduce(c, part, count * PARTS, PARE_COMM_SUM_U64);
+    for (size_t i = 0; st == PARE_OK && i < count; i++) *fits &= join(part + i * PARTS, &x[i]);
+    pare_free(part);
+    return st;
+}
+
 pare_status pare_comm_sum_hash(pare_comm *c, pare_hash *x)
 {
-    const uint64_t low = UINT32_MAX;
-    uint64_t part[] = {x->low & low, x->low >> 32, x->high & low, x->high >> 32};
-    PARE_TRY(pare_comm_allreduce(c, part, 4, PARE_COMM_SUM_U64));
-    for (int i = 1; i < 4; i++) part[i] += part[i - 1] >> 32;
-    *x = (pare_hash){part[1] << 32 | (part[0] & low), part[3] << 32 | (part[2] & low)};
+    bool fits; /* a hash is modulo 2^128 */
+    pare_int128 sum = (pare_int128)((uint128)x->high << 64 | x->low);
+    PARE_TRY(pare_comm_sum_i128(c, &sum, 1, &fits));
+    *x = (pare_hash){.low = (uint64_t)sum, .high = (uint64_t)(sum >> 64)};
     return PARE_OK;
 }
 

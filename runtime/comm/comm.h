@@ -71,6 +71,12 @@ PARE_NODISCARD pare_status pare_comm_allreduce(pare_comm *comm, void *data, size
 PARE_NODISCARD pare_status pare_comm_sum_f32(pare_comm *comm, float *data, size_t count);
 PARE_NODISCARD pare_status pare_comm_sum_f64(pare_comm *comm, double *data, size_t count);
 
+/* Whole numbers of 128 bits, in place. *fits: false where a sum has more, and is then without its
+   highest bits. */
+__extension__ typedef __int128 pare_int128;
+PARE_NODISCARD pare_status pare_comm_sum_i128(pare_comm *comm, pare_int128 *x, size_t count,
+                                              bool *fits);
+
 /* The sum of hashes (pare_hash_sum) over all ranks, in every rank. */
 PARE_NODISCARD pare_status pare_comm_sum_hash(pare_comm *comm, pare_hash *hash);
 

@@ -184,6 +184,23 @@ static void test_network(void **state)
     assert_int_equal(pare_comm_same(w->comm, "network", &network, sizeof network), PARE_OK);
 }
 
+static void test_wide_numbers(void **state)
+{
+    world *w = *state;
+    const pare_int128 n = w->size, large = (pare_int128)1 << 100;
+    pare_int128 x[] = {w->rank - 1000, -(large + w->rank), large * 7, 0};
+    bool fits;
+    assert_int_equal(pare_comm_sum_i128(w->comm, x, 4, &fits), PARE_OK);
+    assert_true(fits);
+    assert_true(x[0] == n * (n - 1) / 2 - 1000 * n);
+    assert_true(x[1] == -(large * n + n * (n - 1) / 2));
+    assert_true(x[2] == large * 7 * n);
+    assert_true(x[3] == 0);
+    pare_int128 most = (((pare_int128)1 << 126) - 1) * 2 + 1;
+    assert_int_equal(pare_comm_sum_i128(w->comm, &most, 1, &fits), PARE_OK);
+    assert_int_equal(fits, n == 1);
+}
+
 /* The first rank is asked to stop; all go on together. */
 static void test_a_stop_is_forgotten(void **state)
 {
@@ -317,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_network),
+        cmocka_unit_test(test_wide_numbers),
         cmocka_unit_test(test_a_stop_is_forgotten),
         cmocka_unit_test(test_channels),
         cmocka_unit_test(test_failure_reaches_all),

@@ -51,6 +51,13 @@ static void assert_crossing(graph_case *g, int at, const char *names)
     pare_arena_free(&arena);
 }
 
+/* A graph of x, a square. */
+static void open_square(graph_case *g)
+{
+    graph_open(g, 21);
+    graph_input(g, "x", PARE_f32, 2, square);
+}
+
 /* So many Sigmoids behind `from`: t0, t1, ... */
 static void add_chain(graph_case *g, const char *from, int count)
 {
@@ -68,8 +75,7 @@ static void a_chain_is_cut_evenly(void **state)
     (void)state;
     graph_case g;
     pare_plan_stage stage[4];
-    graph_open(&g, 21);
-    graph_input(&g, "x", PARE_f32, 2, square);
+    open_square(&g);
     add_chain(&g, "x", 8);
     graph_output(&g, "t7");
     cut_infer(&g, 4, stage);
@@ -92,8 +98,7 @@ static void a_cut_is_where_little_crosses(void **state)
     const int64_t down[] = {SIDE, 4}, up[] = {4, SIDE};
     graph_case g;
     pare_plan_stage stage[2];
-    graph_open(&g, 21);
-    graph_input(&g, "x", PARE_f32, 2, square);
+    open_square(&g);
     graph_floats(&g, "down", 2, down, w);
     graph_floats(&g, "up", 2, up, w);
     graph_node(&g, "Sigmoid", "x", "a");
@@ -115,8 +120,7 @@ static void skip_connections_are_passed_on(void **state)
     (void)state;
     graph_case g;
     pare_plan_stage stage[4];
-    graph_open(&g, 21);
-    graph_input(&g, "x", PARE_f32, 2, square);
+    open_square(&g);
     graph_node(&g, "Sigmoid", "x", "a");
     graph_node(&g, "Sigmoid", "a", "b");
     graph_node(&g, "Sigmoid", "b", "c");
@@ -138,8 +142,7 @@ static void a_shared_weight_is_in_both_stages(void **state)
     static float w[SIDE * SIDE];
     graph_case g;
     pare_plan_stage stage[2];
-    graph_open(&g, 21);
-    graph_input(&g, "x", PARE_f32, 2, square);
+    open_square(&g);
     graph_floats(&g, "w", 2, square, w);
     graph_node(&g, "MatMul", "x w", "a");
     graph_node(&g, "MatMul", "a w", "b");
@@ -160,8 +163,7 @@ static void an_output_in_the_middle_travels_on(void **state)
     (void)state;
     graph_case g;
     pare_plan_stage stage[3];
-    graph_open(&g, 21);
-    graph_input(&g, "x", PARE_f32, 2, square);
+    open_square(&g);
     graph_node(&g, "Sigmoid", "x", "a");
     graph_node(&g, "Sigmoid", "a", "b");
     graph_node(&g, "Sigmoid", "b", "c");
@@ -182,8 +184,7 @@ static void more_stages_than_nodes_are_refused(void **state)
     const int64_t two[] = {2}, flat[] = {1, SIDE * SIDE};
     graph_case g;
     pare_plan_stage stage[3];
-    graph_open(&g, 21);
-    graph_input(&g, "x", PARE_f32, 2, square);
+    open_square(&g);
     graph_ints(&g, "flat", 1, two, flat);
     graph_node(&g, "Reshape", "x flat", "a");
     graph_node(&g, "Sigmoid", "a", "b");
@@ -206,8 +207,7 @@ static void weights_can_be_limited(void **state)
     static float w[SIDE * SIDE];
     graph_case g;
     pare_plan_stage stage[2];
-    graph_open(&g, 21);
-    graph_input(&g, "x", PARE_f32, 2, square);
+    open_square(&g);
     graph_floats(&g, "w", 2, square, w);
     graph_floats(&g, "v", 2, square, w);
     graph_node(&g, "MatMul", "x w", "a");
@@ -238,8 +238,7 @@ static void a_gpu_has_its_own_costs(void **state)
     graph_case g;
     pare_plan_stage stage[2];
     const pare_cut_options how = {.stages = 2, .device = true};
-    graph_open(&g, 21);
-    graph_input(&g, "x", PARE_f32, 2, square);
+    open_square(&g);
     graph_floats(&g, "w", 2, square, w);
     graph_node(&g, "MatMul", "x w", "a");
     graph_node(&g, "MatMul", "a w", "b");

@@ -13,10 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+#include "tests/file_limit.h"
 
 typedef struct place {
     pare_ctx ctx;
@@ -33,14 +34,6 @@ static int setup(void **state)
     if (!mkdtemp(p->folder)) return -1;
     *state = p;
     return 0;
-}
-
-static void limit(rlim_t bytes)
-{
-    struct rlimit r;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &r), 0);
-    r.rlim_cur = bytes;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &r), 0);
 }
 
 static int teardown(void **state)

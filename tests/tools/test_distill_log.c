@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+#include "tests/file_limit.h"
 
 static pare_ctx ctx;
 static const pare_common common = {.quiet = true};
@@ -39,14 +40,6 @@ static int begin_tensorboard(void **state)
     if (!mkdtemp(folder)) return -1;
     pare_distill_log_open(&train_log, &tool, NULL, folder);
     return 0;
-}
-
-static void limit(rlim_t bytes)
-{
-    struct rlimit r;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &r), 0);
-    r.rlim_cur = bytes;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &r), 0);
 }
 
 static int end(void **state)
