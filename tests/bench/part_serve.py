@@ -151,7 +151,7 @@ def soak(options, results, model):
     """tests/interop/serve_soak.py for long, at 80 % of what two programs that share two cores reach."""
     out = options.work / "soak.json"
     command = [sys.executable, ROOT / "tests" / "interop" / "serve_soak.py", "--seconds", options.soak_seconds, "--rate",
-               options.soak_rate, "--model", model, "--json", out]
+               options.soak_rate, "--connections", 128, "--model", model, "--json", out]
     try:
         call(command, env={"PARE": str(options.pare)})
     except Failed as error:

@@ -26,6 +26,7 @@ SHAPE = (1, 28, 28)
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument('--seconds', type=float, default=12)
 parser.add_argument('--rate', type=float, default=150, help='requests a second of pare load')
+parser.add_argument('--connections', type=int, default=16, help='of pare load at most: each has 96 KB in the server')
 parser.add_argument('--json', type=Path, help='a file for what was counted')
 parser.add_argument('--model', type=Path, default=ZOO / 'cnn.onnx', help='the model under load')
 words = parser.parse_args()
@@ -160,7 +161,8 @@ def soak(folder, url, pid):
     samples = rng.standard_normal((64, *SHAPE)).astype(np.float32)
     with h5py.File(folder / 'samples.h5', 'w') as file:
         file['input'] = samples
-    command = [PARE, 'load', f'http://{url}', '--model', 'net', '--data', str(folder / 'samples.h5')]
+    command = [PARE, 'load', f'http://{url}', '--model', 'net', '--data', str(folder / 'samples.h5'), '--connections',
+               str(words.connections)]
     requests, counts, memory = [request_of(s) for s in samples[:8]], {}, []
     work = [(compare, url, requests, counts), (load_and_unload, url, counts), (break_off, url, requests, counts),
             (kill_clients, command, counts)]

@@ -6,6 +6,9 @@
 #include "tools/source.h"
 
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 /* --- inputs and outputs --- */
 
@@ -256,6 +259,9 @@ void pare_served_close(pare_served *s)
     pare_served_stats_free(&s->stats);
     pare_arena_free(&s->arena);
     pare_free(s);
+#ifdef __GLIBC__
+    (void)malloc_trim(0); /* threads that come and go leave free pages in many of its heaps */
+#endif
 }
 
 void pare_served_keep(pare_served *s)
