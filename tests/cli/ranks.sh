@@ -78,16 +78,9 @@ other="$pare validate net.onnx --data $data/test.h5 --samples 500"
 refuses validate_models 1 "rank 1 (|another model" mpirun 1 --wdir one $other : -n 1 --wdir two $other
 refuses validate_batches 1 "test.h5|3 ranks, but only 2 batches of 250" mpirun 3 "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --samples 500 --batch 250
 
-# --- slow ranks, slow networks, ranks that are gone ---
+# --- slow ranks, ranks that are gone ---
 works tcp env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 $calibrate -o many.json
 if cmp -s one.json many.json; then pass tcp_bytes; else fail tcp_bytes "$(cmp one.json many.json)"; fi
-slow="ip link set lo up && tc qdisc add dev lo root netem delay 2ms loss 1%"
-if unshare -rn sh -c "$slow" 2>.test.err; then
-    works slow_network unshare -rn sh -c "$slow && OMPI_MCA_btl=tcp,self sh $top/tests/comm/ranks.sh 3 $calibrate -o many.json"
-    if cmp -s one.json many.json; then pass slow_network_bytes; else fail slow_network_bytes "$(cmp one.json many.json)"; fi
-else
-    skip slow_network "no namespace with a slow network: $(tail -1 .test.err)"
-fi
 long="$pare calibrate $cnn --data $data/train.h5 --samples 10000"
 sh "$top/tests/comm/ranks.sh" 3 $long -o slow.json 2>.test.err >.test.out &
 ranks_of 3
