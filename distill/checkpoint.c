@@ -298,21 +298,36 @@ static const char *path_of(const pare_checkpointer *k)
 
 static void add_blob(pare_checkpointer *k, const char *name, void *data, size_t bytes)
 {
-    if (!data) return;
     k->blob[k->checkpoint.blob_count++] = (pare_checkpoint_blob){name, data, bytes};
 }
 
-static void add_blobs(pare_checkpointer *k)
+/* A block of weights. By pipeline the blob is of all ranks' in rank 0, and of nothing elsewhere. */
+static pare_status add_block(pare_checkpointer *k, const char *name, float *block)
+{
+    const pare_trainer *t = k->trainer;
+    const size_t floats = pare_trainer_all_weights(t)->floats;
+    void *data = block;
+    if (!block) return PARE_OK;
+    if (t->stage) {
+        data = pare_comm_rank(t->options.comm) ? NULL
+                                               : pare_arena_alloc(&k->arena, floats, sizeof(float));
+        if (!data && !pare_comm_rank(t->options.comm)) return PARE_MEMORY;
+        k->own[k->checkpoint.blob_count] = block;
+    }
+    add_blob(k, name, data, floats * sizeof(float));
+    return PARE_OK;
+}
+
+static pare_status add_blobs(pare_checkpointer *k)
 {
     const pare_weights *w = &k->trainer->weights;
-    const size_t bytes = w->floats * sizeof(float);
-    add_blob(k, "state", k->state, sizeof *k->state);
-    add_blob(k, "weights", w->value, bytes);
-    add_blob(k, "first moments", w->exp_avg, bytes);
-    add_blob(k, "second moments", w->exp_avg_sq, bytes);
-    add_blob(k, "average of weights", w->ema, bytes);
-    add_blob(k, "best weights", w->best, bytes);
     k->checkpoint.blob = k->blob;
+    add_blob(k, "state", k->state, sizeof *k->state);
+    PARE_TRY(add_block(k, "weights", w->value));
+    PARE_TRY(add_block(k, "first moments", w->exp_avg));
+    PARE_TRY(add_block(k, "second moments", w->exp_avg_sq));
+    PARE_TRY(add_block(k, "average of weights", w->ema));
+    return add_block(k, "best weights", w->best);
 }
 
 /* What a checkpoint of this training cannot hold. */
@@ -341,6 +356,13 @@ static pare_status read_checkpoint(pare_checkpointer *k)
     return PARE_OK;
 }
 
+static pare_status hand_out(const pare_checkpointer *k, int i)
+{
+    const pare_checkpoint_blob *blob = &k->blob[i];
+    if (k->own[i]) return pare_stage_weights_scatter(k->trainer, blob->data, k->own[i]);
+    return pare_comm_broadcast(k->trainer->options.comm, blob->data, blob->bytes, 0);
+}
+
 /* The others need not see the file. */
 static pare_status resume(pare_checkpointer *k)
 {
@@ -348,8 +370,7 @@ static pare_status resume(pare_checkpointer *k)
     if (!pare_comm_rank(comm)) PARE_TRY(read_checkpoint(k));
     PARE_TRY(pare_comm_broadcast(comm, &k->resumed, sizeof k->resumed, 0));
     k->kept = k->resumed;
-    for (int i = 0; i < k->checkpoint.blob_count && k->resumed >= 0; i++)
-        PARE_TRY(pare_comm_broadcast(comm, k->blob[i].data, k->blob[i].bytes, 0));
+    for (int i = 0; i < k->checkpoint.blob_count && k->resumed >= 0; i++) PARE_TRY(hand_out(k, i));
     return PARE_OK;
 }
 
@@ -372,7 +393,7 @@ pare_status pare_checkpointer_open(pare_checkpointer *k, const pare_trainer *tra
     PARE_TRY(pare_fingerprint_make(&k->arena, trainer, &k->checkpoint));
     PARE_TRY(compare(k));
     if (!path_of(k)) return PARE_OK;
-    add_blobs(k);
+    PARE_TRY(pare_comm_settle(trainer->options.comm, add_blobs(k)));
     return trainer->options.checkpoint.resume ? resume(k) : PARE_OK;
 }
 
@@ -406,11 +427,22 @@ static pare_status warn(pare_checkpointer *k, pare_status st)
     return PARE_OK;
 }
 
+/* By pipeline all ranks put together what rank 0 is to write. */
+static pare_status put_together(pare_checkpointer *k)
+{
+    const pare_trainer *t = k->trainer;
+    PARE_TRY(pare_comm_broadcast(t->options.comm, &k->kept, sizeof k->kept, 0));
+    for (int i = 0; i < k->checkpoint.blob_count && k->kept != k->state->step; i++)
+        if (k->own[i]) PARE_TRY(pare_stage_weights_gather(t, k->own[i], k->blob[i].data));
+    return PARE_OK;
+}
+
 pare_status pare_checkpointer_save(pare_checkpointer *k)
 {
     pare_ctx *ctx = k->trainer->ctx;
-    if (!path_of(k) || pare_comm_rank(k->trainer->options.comm) || k->kept == k->state->step)
-        return PARE_OK;
+    if (!path_of(k)) return PARE_OK;
+    if (k->trainer->stage) PARE_TRY(put_together(k));
+    if (pare_comm_rank(k->trainer->options.comm) || k->kept == k->state->step) return PARE_OK;
     pare_device_weights *on_device = k->trainer->weights.on_device;
     if (on_device) PARE_TRY(pare_device_weights_download(on_device, true));
     pare_status st = pare_checkpoint_write(ctx, path_of(k), &k->checkpoint);

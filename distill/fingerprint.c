@@ -298,15 +298,18 @@ static pare_status put_options(facts *f, const pare_trainer *t)
 
 /* --- where it runs --- */
 
+/* Steps add up: ranks that share a model have the sum of one process. */
 static void add_plan(pare_hash *sum, const pare_plan *plan)
 {
     for (int i = 0; plan && i < pare_plan_step_count(plan); i++) {
+        pare_hash step = {0};
         pare_step_info s;
         pare_plan_step(plan, i, &s);
-        add(sum, s.op_type, strlen(s.op_type));
-        add(sum, s.kernel, strlen(s.kernel));
-        add(sum, s.output, strlen(s.output));
-        for (int k = 0; k < s.shape.rank; k++) add(sum, &s.shape.dim[k], sizeof s.shape.dim[k]);
+        add(&step, s.op_type, strlen(s.op_type));
+        add(&step, s.kernel, strlen(s.kernel));
+        add(&step, s.output, strlen(s.output));
+        for (int k = 0; k < s.shape.rank; k++) add(&step, &s.shape.dim[k], sizeof s.shape.dim[k]);
+        *sum = pare_hash_sum(*sum, step);
     }
 }
 
@@ -314,9 +317,11 @@ static pare_status put_place(facts *f, const pare_trainer *t)
 {
     pare_hash sum = {0};
     add_plan(&sum, t->learn.plan);
+    add_plan(&sum, t->learn.before);
     add_plan(&sum, t->late.plan);
     add_plan(&sum, t->check.plan);
     add_plan(&sum, t->teacher.plan);
+    if (t->pipeline) PARE_TRY(pare_comm_sum_hash(t->options.comm, &sum));
     PARE_TRY(put(f, "device", t->options.device ? t->options.device->name : "cpu"));
     PARE_TRY(put(f, "instruction set", pare_cpu_isa_name()));
     return put_hash(f, "choice of kernels", "", sum);

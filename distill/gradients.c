@@ -91,8 +91,8 @@ static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
     const pare_device_weights *there = w->on_device;
     const pare_backend *b = there ? there->device->backend : NULL;
     const size_t floats = pare_weights_trained_floats(w), bytes = floats * sizeof(float);
-    pare_stream *stream = pare_replicas_stream(s->pool);
     if (!s->comm) return PARE_OK;
+    pare_stream *stream = pare_replicas_stream(s->pool);
     if (b) PARE_TRY(b->download(s->ctx, stream, w->gradient, there->blocks.gradient, bytes));
     if (b) PARE_TRY(b->sync(s->ctx, stream));
     for (size_t at = 0; at < floats; at += PARE_GRADIENT_BUCKET) {

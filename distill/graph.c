@@ -260,7 +260,21 @@ static pare_feed feed_of(const pare_train_graph *g, const pare_weights *weights,
             return (pare_feed){PARE_FEED_TEACHER, k};
     if (g->loss_scale && !strcmp(name, g->loss_scale)) return (pare_feed){PARE_FEED_LOSS_SCALE, 0};
     if (g->nodes.labels && !strcmp(name, g->nodes.labels)) return (pare_feed){PARE_FEED_LABELS, 0};
-    return (pare_feed){PARE_FEED_DATA, pare_inputs_place(g->student, name)};
+    const int input = pare_inputs_place(g->student, name);
+    return (pare_feed){input < 0 ? PARE_FEED_PASSED : PARE_FEED_DATA, input};
+}
+
+const void *pare_feed_find(const pare_feeds *from, const pare_feed *feed)
+{
+    switch (feed->kind) {
+    case PARE_FEED_DATA: return from->input[feed->index];
+    case PARE_FEED_TEACHER: return from->given[feed->index];
+    case PARE_FEED_LABELS: return from->label;
+    case PARE_FEED_LOSS_SCALE: return from->loss_scale;
+    case PARE_FEED_WEIGHT: return from->values + from->weights->item[feed->index].at;
+    case PARE_FEED_PASSED: break;
+    }
+    return NULL;
 }
 
 static int output_place(const pare_train_graph *g, const char *name)
@@ -289,27 +303,90 @@ static pare_status make_device(pare_train_graph *g, const pare_weights *weights,
     return st;
 }
 
+static pare_status find_feeds(const pare_train_graph *g, const pare_weights *weights,
+                              const pare_plan *plan, pare_feed **out)
+{
+    const int count = pare_plan_input_count(plan);
+    *out = pare_alloc(g->ctx, (size_t)count + 1, sizeof **out);
+    if (!*out) return PARE_MEMORY;
+    for (int i = 0; i < count; i++) (*out)[i] = feed_of(g, weights, pare_plan_input(plan, i)->name);
+    return PARE_OK;
+}
+
+/* Once there is a plan. */
+static pare_status find_ends(pare_train_graph *g, const pare_weights *weights)
+{
+    PARE_TRY(find_feeds(g, weights, g->plan, &g->feed));
+    g->gradient_at = pare_alloc(g->ctx, (size_t)weights->count + 1, sizeof *g->gradient_at);
+    if (!g->gradient_at) return PARE_MEMORY;
+    for (int i = 0; g->learns && i < weights->trained; i++)
+        g->gradient_at[i] = output_place(g, g->gradient.gradient[i]);
+    for (int i = 0; i < g->norm_count; i++)
+        g->norm[i].sums = output_place(g, g->norms.norm[i].sums);
+    g->loss = output_place(g, g->learns ? g->gradient.loss : g->nodes.loss);
+    g->logits = g->learns ? -1 : output_place(g, g->nodes.logits);
+    return PARE_OK;
+}
+
 pare_status pare_train_graph_plan(pare_train_graph *g, const pare_weights *weights, float *values)
 {
-    const bool learn = g->learns;
     const pare_plan_options options = {.threads = 1, .deterministic = true};
     if (weights->on_device)
         PARE_TRY(make_device(g, weights, values));
     else
         PARE_TRY(pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options));
-    int count = pare_plan_input_count(g->plan);
-    g->feed = pare_alloc(g->ctx, (size_t)count + 1, sizeof *g->feed);
-    g->gradient_at = pare_alloc(g->ctx, (size_t)weights->count + 1, sizeof *g->gradient_at);
-    if (!g->feed || !g->gradient_at) return PARE_MEMORY;
-    for (int i = 0; i < count; i++)
-        g->feed[i] = feed_of(g, weights, pare_plan_input(g->plan, i)->name);
-    for (int i = 0; learn && i < weights->trained; i++)
-        g->gradient_at[i] = output_place(g, g->gradient.gradient[i]);
-    for (int i = 0; i < g->norm_count; i++)
-        g->norm[i].sums = output_place(g, g->norms.norm[i].sums);
-    g->loss = output_place(g, learn ? g->gradient.loss : g->nodes.loss);
-    g->logits = learn ? -1 : output_place(g, g->nodes.logits);
+    return find_ends(g, weights);
+}
+
+/* --- stages --- */
+
+static pare_status make_part(const pare_train_graph *g, pare_plan **out,
+                             const pare_stage_split *split, int part, int stages)
+{
+    pare_stage_split own = *split;
+    own.loss = g->learns ? g->gradient.loss : NULL;
+    if (!g->learns) own.gradient = NULL;
+    const pare_plan_options options = {
+        .threads = 1, .deterministic = true, .stage = part, .stages = stages, .split = &own};
+    return pare_plan_new(g->ctx, out, g->model, NULL, 0, &options);
+}
+
+pare_status pare_train_graph_split(pare_train_graph *g, const pare_stage_split *split, int stages)
+{
+    pare_plan *first;
+    PARE_TRY(make_part(g, &first, split, 0, stages));
+    pare_plan_free(first);
+    for (int k = 0; k < split->count; k++)
+        if (split->stage[k] < 0)
+            return PARE_FAIL(g->ctx, UNSUPPORTED,
+                             "%s: weight '%s' is read by no node that the loss needs, so it is of "
+                             "no stage",
+                             g->student->path, split->weight[k]);
     return PARE_OK;
+}
+
+/* Gradients that are constants are made nowhere. */
+static pare_status check_gradients(const pare_train_graph *g, const pare_weights *weights)
+{
+    for (int i = 0; g->learns && i < weights->trained; i++)
+        if (g->gradient_at[i] < 0)
+            return PARE_FAIL(g->ctx, UNSUPPORTED,
+                             "%s: the gradient of weight '%s' is not made in its stage",
+                             g->student->path, weights->item[i].name);
+    return PARE_OK;
+}
+
+pare_status pare_train_graph_plan_stage(pare_train_graph *g, const pare_weights *weights,
+                                        const pare_stage_split *split, int stage, int stages)
+{
+    const bool two = g->learns && stage < stages - 1;
+    if (two) {
+        PARE_TRY(make_part(g, &g->before, split, stage, stages));
+        PARE_TRY(find_feeds(g, weights, g->before, &g->feed_before));
+    }
+    PARE_TRY(make_part(g, &g->plan, split, two ? 2 * stages - 2 - stage : stage, stages));
+    PARE_TRY(find_ends(g, weights));
+    return check_gradients(g, weights);
 }
 
 static pare_status append_loss(pare_train_graph *g, pare_teacher *teacher,
@@ -349,8 +426,10 @@ pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph *out, const par
 void pare_train_graph_free(pare_train_graph *g)
 {
     pare_plan_free(g->plan);
+    pare_plan_free(g->before);
     pare_model_free(g->model);
     pare_free(g->feed);
+    pare_free(g->feed_before);
     pare_free(g->gradient_at);
     pare_free(g->norm);
     *g = (pare_train_graph){0};

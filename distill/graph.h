@@ -57,6 +57,9 @@ void pare_teacher_shape(const pare_teacher *teacher, int wanted, pare_shape *out
 /* Makes the plan, and runners for so many threads; device: NULL is the CPU. */
 PARE_NODISCARD pare_status pare_teacher_ready(pare_teacher *teacher, int threads,
                                               pare_device *device);
+/* Makes the plan of one stage of several, on the CPU, and no runner; input[i] is -1 where the stage
+   before sends it. Nothing where no tensor is wanted. */
+PARE_NODISCARD pare_status pare_teacher_ready_stage(pare_teacher *teacher, int stage, int stages);
 
 /* Runs a slice on the calling thread, which is this worker of those that load microbatches.
    input[i]: rows of the student's input i; output[k] gets wanted tensor k, dense. A failure is
@@ -118,13 +121,26 @@ typedef enum pare_feed_kind {
     PARE_FEED_TEACHER, /* a tensor the teacher gives */
     PARE_FEED_LABELS,
     PARE_FEED_LOSS_SCALE,
-    PARE_FEED_WEIGHT
+    PARE_FEED_WEIGHT,
+    PARE_FEED_PASSED /* nothing of these: another part of the graph makes it */
 } pare_feed_kind;
 
 typedef struct pare_feed {
     pare_feed_kind kind;
     int index;
 } pare_feed;
+
+/* Where they are, for one microbatch. */
+typedef struct pare_feeds {
+    const void *const *input; /* (student's inputs) */
+    void *const *given;       /* (wanted of the teacher) */
+    const int64_t *label;
+    const float *loss_scale, *values; /* values: the weights' block */
+    const pare_weights *weights;
+} pare_feeds;
+
+/* NULL: PARE_FEED_PASSED. */
+const void *pare_feed_find(const pare_feeds *from, const pare_feed *feed);
 
 typedef struct pare_train_graph {
     pare_ctx *ctx;
@@ -136,6 +152,9 @@ typedef struct pare_train_graph {
     pare_gradient gradient; /* names by weight */
     pare_plan *plan;
     pare_feed *feed;        /* (plan's inputs) */
+    pare_plan *before;      /* of a stage that has two parts, the first: `plan` is the second; else
+                               NULL */
+    pare_feed *feed_before; /* (its inputs) */
     const char *loss_scale; /* the input by which the loss is multiplied; NULL: none */
     int *gradient_at;       /* (weights): the plan's output; -1: the loss does not reach it */
     int loss, logits;       /* the plan's outputs; logits -1: none */
@@ -166,6 +185,15 @@ PARE_NODISCARD pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph 
    block there. */
 PARE_NODISCARD pare_status pare_train_graph_plan(pare_train_graph *graph,
                                                  const pare_weights *weights, float *values);
+/* Its plans where it is cut into stages, on the CPU; split: of pare_train_graph_split. */
+PARE_NODISCARD pare_status pare_train_graph_plan_stage(pare_train_graph *graph,
+                                                       const pare_weights *weights,
+                                                       const pare_stage_split *split, int stage,
+                                                       int stages);
+/* Cuts a graph that learns: the stage of each weight becomes split->stage, whose weights and
+   gradients are those of the graph. PARE_UNSUPPORTED, PARE_INPUT: as of pare_plan_options.split. */
+PARE_NODISCARD pare_status pare_train_graph_split(pare_train_graph *graph,
+                                                  const pare_stage_split *split, int stages);
 void pare_train_graph_free(pare_train_graph *graph);
 
 #endif

@@ -66,29 +66,44 @@ void pare_distill_options_init_qat(pare_distill_options *out)
 static pare_status fail_nonfinite(loop *l, const char *what, double value)
 {
     char text[128];
+    const char *hint = l->s.step ? "a lower learning rate may help"
+                                 : "no step was made yet: the models give it as they are";
     snprintf(text, sizeof text, "step %" PRId64 ": the %s is %s", l->s.step + 1, what,
              isnan(value) ? "NaN" : "infinite");
-    return pare_microbatches_find_nonfinite(
-        &l->t.learning, text,
-        l->s.step ? "a lower learning rate may help"
-                  : "no step was made yet: the models give it as they are");
+    if (l->t.pipeline)
+        return PARE_FAIL(l->t.ctx, INPUT, "%s: %s; %s", l->t.student->path, text, hint);
+    return pare_microbatches_find_nonfinite(&l->t.learning, text, hint);
 }
 
 static bool is_lowp(const loop *l) { return l->t.options.precision == PARE_TRAIN_FP16; }
+
+static pare_status next_batch(pare_trainer *t, pare_loader_batch *out)
+{
+    PARE_TRY(pare_ctx_poll(t->ctx));
+    return pare_loader_next(t->stream, out);
+}
+
+static pare_status learn_batch(pare_trainer *t, int i, double *loss)
+{
+    pare_loader_batch batch = {0};
+    const pare_status st = next_batch(t, &batch);
+    if (!t->pipeline) {
+        PARE_TRY(st);
+        return pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->augmented, i, loss);
+    }
+    PARE_TRY(pare_comm_settle(t->options.comm, st));
+    return pare_train_pipeline_learn(t->pipeline, &batch, &t->augmented, i, loss);
+}
 
 /* Gradients of a step's batches; *loss: their sum over microbatches. In FP16 a batch that overflows
    does not end the step: the next one begins with the samples after all of it. */
 static pare_status learn(loop *l, double *loss)
 {
     pare_trainer *t = &l->t;
-    pare_loader_batch batch = {0};
     double waiting[PARE_TREE_LEVELS], one;
     *loss = 0;
     for (int i = 0; i < t->options.accumulate; i++) {
-        PARE_TRY(pare_ctx_poll(t->ctx));
-        PARE_TRY(pare_loader_next(t->stream, &batch));
-        PARE_TRY(
-            pare_microbatches_learn(&t->learning, &t->weights, &batch, &t->augmented, i, &one));
+        PARE_TRY(learn_batch(t, i, &one));
         if (!isfinite(one) && !is_lowp(l)) return fail_nonfinite(l, "loss", one);
         *loss = pare_tree_add(waiting, pare_tree_term_of(i, t->options.accumulate), one);
     }
@@ -296,11 +311,13 @@ static pare_status begin(loop *l)
 
 static pare_status list_zeros(loop *l, pare_model *student)
 {
-    const pare_weights *w = &l->t.weights;
+    const pare_weights *w = pare_trainer_all_weights(&l->t);
+    const pare_distill_options *o = &l->t.options;
     l->zeros = pare_arena_alloc(&student->arena, (size_t)w->trained + 1, sizeof *l->zeros);
     if (!l->zeros) return PARE_MEMORY;
-    for (int i = 0; i < w->trained; i++)
-        if (w->item[i].zero) l->zeros[l->zero_count++] = w->item[i].name;
+    for (int i = 0; i < w->trained && !o->train_zeros; i++)
+        if (pare_weight_is_sparse(&w->item[i], o->zeros_from))
+            l->zeros[l->zero_count++] = w->item[i].name;
     return PARE_OK;
 }
 
@@ -324,7 +341,7 @@ static pare_scaling_job scaling_of(const loop *l)
 {
     const pare_trainer *t = &l->t;
     const int64_t timed = l->timed - 1, batches = t->options.accumulate;
-    if (timed < 1) return (pare_scaling_job){0};
+    if (timed < 1 || t->pipeline) return (pare_scaling_job){0};
     const size_t bytes = pare_weights_trained_floats(&t->weights) * sizeof(float);
     const size_t bucket = PARE_GRADIENT_BUCKET * sizeof(float);
     return (pare_scaling_job){.steps = t->steps * batches,
@@ -336,9 +353,31 @@ static pare_scaling_job scaling_of(const loop *l)
                               .reductions = (int64_t)((bytes + bucket - 1) / bucket)};
 }
 
+/* The best weights, in the student. */
+static pare_status store(const loop *l, pare_model *student, const float *best)
+{
+    const pare_weights *w = pare_trainer_all_weights(&l->t);
+    pare_tensor **tensors;
+    PARE_TRY(pare_weights_pack(w, student, best, &tensors));
+    pare_weights_store(w, student, tensors);
+    return PARE_OK;
+}
+
+/* By pipeline rank 0 puts them together. */
+static pare_status store_stages(const loop *l, pare_model *student)
+{
+    const pare_trainer *t = &l->t;
+    const bool leads = !pare_comm_rank(t->options.comm);
+    float *best = pare_alloc(t->ctx, leads ? t->stage->all.floats : 1, sizeof *best);
+    pare_status st = pare_comm_settle(t->options.comm, best ? PARE_OK : PARE_MEMORY);
+    if (st == PARE_OK) st = pare_stage_weights_gather(t, t->weights.best, best);
+    if (st == PARE_OK && leads) st = store(l, student, best);
+    pare_free(best);
+    return pare_comm_settle(t->options.comm, st);
+}
+
 static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
 {
-    pare_tensor **tensors;
     *r = (pare_distill_result){.end = l->end,
                                .steps = l->s.step,
                                .best_step = l->s.best_step,
@@ -346,7 +385,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .train_samples = l->t.sample_count,
                                .held_out = l->t.held_count,
                                .skipped = l->s.skipped,
-                               .weights = l->t.weights.trained,
+                               .weights = pare_trainer_all_weights(&l->t)->trained,
                                .scaling = scaling_of(l),
                                .estimated = (int)l->s.estimated,
                                .zeros = l->zeros,
@@ -356,9 +395,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .resumed = l->keeper.resumed,
                                .checkpoint = l->keeper.kept};
     pare_hash_text(l->s.data, r->data_hash);
-    PARE_TRY(pare_weights_pack(&l->t.weights, student, l->t.weights.best, &tensors));
-    pare_weights_store(&l->t.weights, student, tensors);
-    return PARE_OK;
+    return l->t.stage ? store_stages(l, student) : store(l, student, l->t.weights.best);
 }
 
 pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out, const pare_model *teacher,

@@ -91,19 +91,6 @@ static const void **inputs_of(const pare_microbatches *s, int slice)
     return s->input + (size_t)slice * (size_t)s->input_count;
 }
 
-static const void *feed_of(const pare_microbatches *s, const pare_feed *feed, int slice,
-                           int64_t row)
-{
-    switch (feed->kind) {
-    case PARE_FEED_DATA: return inputs_of(s, slice)[feed->index];
-    case PARE_FEED_TEACHER: return given_of(s, slice)[feed->index];
-    case PARE_FEED_LABELS: return s->batch->label + row;
-    case PARE_FEED_LOSS_SCALE: return &s->loss_scale;
-    case PARE_FEED_WEIGHT: break;
-    }
-    return s->values + s->weights->item[feed->index].at;
-}
-
 /* A slice that there is no data for computes what the last one does, and its results are dropped.
  */
 static pare_status load_microbatch(pare_microbatches *s, int slice, pare_runner *runner, int worker)
@@ -114,8 +101,14 @@ static pare_status load_microbatch(pare_microbatches *s, int slice, pare_runner 
     if (s->augmented) pare_augmented_fill(s->augmented, s->source, slice, input);
     PARE_TRY(
         pare_teacher_run(s->teacher, worker, pare_runner_ctx(runner), input, given_of(s, slice)));
+    const pare_feeds from = {.input = input,
+                             .given = given_of(s, slice),
+                             .label = s->batch->label ? s->batch->label + row : NULL,
+                             .loss_scale = &s->loss_scale,
+                             .values = s->values,
+                             .weights = s->weights};
     for (int i = 0; i < pare_plan_input_count(s->graph->plan); i++)
-        pare_runner_set_input(runner, i, feed_of(s, &s->graph->feed[i], slice, row));
+        pare_runner_set_input(runner, i, pare_feed_find(&from, &s->graph->feed[i]));
     return PARE_OK;
 }
 
@@ -226,31 +219,44 @@ static pare_status count_slice(void *user, int slice, const pare_runner *runner,
     return PARE_OK;
 }
 
+static pare_status next_batch(pare_trainer *trainer, pare_reader *reader, pare_batch *out)
+{
+    PARE_TRY(pare_ctx_poll(trainer->ctx));
+    return pare_reader_next(reader, out);
+}
+
 static pare_status run_all(pare_trainer *trainer, pare_reader *reader, const float *values,
                            tally *t)
 {
+    pare_train_pipeline *pipeline = trainer->pipeline;
     for (;;) {
-        PARE_TRY(pare_ctx_poll(trainer->ctx));
-        PARE_TRY(pare_reader_next(reader, &t->batch));
+        const pare_status st = next_batch(trainer, reader, &t->batch);
+        PARE_TRY(pare_comm_settle(pipeline ? trainer->options.comm : NULL, st));
         if (!t->batch.count) return PARE_OK;
-        PARE_TRY(run_batch(&trainer->checking, &t->batch, values, count_slice, t));
+        PARE_TRY(pipeline ? pare_train_pipeline_check(pipeline, &t->batch, values, count_slice, t)
+                          : run_batch(&trainer->checking, &t->batch, values, count_slice, t));
     }
 }
 
-/* Every rank runs a stretch of the microbatches. */
+/* Every rank runs a stretch of the microbatches or, by pipeline, all of them. */
 static pare_status score_own(pare_trainer *trainer, const float *values, int64_t all, tally *t)
 {
-    const int64_t rank = pare_comm_rank(trainer->options.comm);
-    const int64_t ranks = pare_comm_size(trainer->options.comm);
+    pare_comm *shared = trainer->pipeline ? NULL : trainer->options.comm;
+    const int64_t rank = pare_comm_rank(shared);
+    const int64_t ranks = pare_comm_size(shared);
     const int64_t first = all * rank / ranks, count = all * (rank + 1) / ranks - first;
     pare_reader *reader;
     t->microbatches = first;
     if (!count) return PARE_OK;
     if (trainer->weights.on_device)
         PARE_TRY(pare_device_weights_check(trainer->weights.on_device, values));
-    PARE_TRY(pare_reader_open(trainer->ctx, &reader, trainer->held_out,
-                              trainer->held_sample + first * trainer->rows, count * trainer->rows,
-                              (int)(trainer->own_count * trainer->rows), trainer->options.threads));
+    pare_status opened = pare_reader_open(
+        trainer->ctx, &reader, trainer->held_out, trainer->held_sample + first * trainer->rows,
+        count * trainer->rows, (int)(trainer->own_count * trainer->rows), trainer->options.threads);
+    const bool is_open = opened == PARE_OK;
+    opened = pare_comm_settle(trainer->pipeline ? trainer->options.comm : NULL, opened);
+    if (opened != PARE_OK && is_open) pare_reader_close(reader);
+    PARE_TRY(opened);
     const pare_status st = run_all(trainer, reader, values, t);
     pare_reader_close(reader);
     return st;
@@ -267,7 +273,7 @@ static pare_status score_all(pare_trainer *trainer, const float *values, int64_t
     PARE_TRY(pare_comm_allreduce(trainer->options.comm, t->counts, 2, PARE_COMM_SUM_U64));
     for (int64_t i = 0; i < all; i++) loss += t->loss[i];
     *out = (pare_distill_score){.loss = loss / (double)all, .agreement = -1, .top1 = -1};
-    if (t->graph->logits < 0) return PARE_OK;
+    if (!t->graph->nodes.logits) return PARE_OK;
     out->agreement = (double)t->counts[0] / samples;
     if (trainer->held_labels) out->top1 = (double)t->counts[1] / samples;
     return PARE_OK;

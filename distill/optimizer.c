@@ -119,19 +119,33 @@ static pare_stream *stream_of(const pare_trainer *t)
 
 /* --- the norm --- */
 
+static double square_sum_of(const pare_weights *w, const pare_weight *item)
+{
+    float *g = w->gradient + item->at;
+    for (int64_t i = 0; item->zero && i < item->tensor->count; i++)
+        if (item->zero[i]) g[i] = 0;
+    for (int64_t i = 0; item->gradient_scale > 0 && i < item->tensor->count; i++)
+        g[i] *= (float)item->gradient_scale;
+    return pare_square_sum(g, item->tensor->count);
+}
+
 static double square_sum(const pare_weights *w)
 {
     double sum = 0;
-    for (int k = 0; k < w->trained; k++) {
-        const pare_weight *item = &w->item[k];
-        float *g = w->gradient + item->at;
-        for (int64_t i = 0; item->zero && i < item->tensor->count; i++)
-            if (item->zero[i]) g[i] = 0;
-        for (int64_t i = 0; item->gradient_scale > 0 && i < item->tensor->count; i++)
-            g[i] *= (float)item->gradient_scale;
-        sum += pare_square_sum(g, item->tensor->count);
-    }
+    for (int k = 0; k < w->trained; k++) sum += square_sum_of(w, &w->item[k]);
     return sum;
+}
+
+/* Of the weights of all stages. */
+static pare_status square_sum_all(const pare_trainer *t, double *out)
+{
+    const pare_weights *w = &t->weights;
+    double *own = pare_alloc(t->ctx, (size_t)w->trained + 1, sizeof *own);
+    PARE_TRY(pare_comm_settle(t->options.comm, own ? PARE_OK : PARE_MEMORY));
+    for (int k = 0; k < w->trained; k++) own[k] = square_sum_of(w, &w->item[k]);
+    const pare_status st = pare_stage_weights_sum(t, own, out);
+    pare_free(own);
+    return st;
 }
 
 pare_status pare_update_norm(pare_trainer *t, double scale, double *out)
@@ -139,6 +153,8 @@ pare_status pare_update_norm(pare_trainer *t, double scale, double *out)
     double sum;
     if (t->weights.on_device)
         PARE_TRY(pare_device_weights_squares(t->weights.on_device, stream_of(t), &sum));
+    else if (t->stage)
+        PARE_TRY(square_sum_all(t, &sum));
     else
         sum = square_sum(&t->weights);
     *out = sqrt(sum) * scale;

@@ -114,6 +114,7 @@ static pare_status find_places(pare_teacher *t)
     if (!t->input || !t->output) return PARE_MEMORY;
     for (int i = 0; i < inputs; i++)
         t->input[i] = pare_inputs_place(t->model, pare_plan_input(t->plan, i)->name);
+    for (int k = 0; k < t->wanted_count; k++) t->output[k] = -1;
     for (int k = 0; k < t->wanted_count; k++)
         for (int i = 0; i < outputs; i++)
             if (!strcmp(pare_plan_output(t->plan, i)->name, t->wanted[k]->name)) t->output[k] = i;
@@ -129,6 +130,17 @@ pare_status pare_teacher_ready(pare_teacher *t, int threads, pare_device *device
     PARE_TRY(find_places(t));
     return pare_replicas_new(t->ctx, &t->pool, t->plan,
                              &(pare_replicas_options){.threads = threads});
+}
+
+pare_status pare_teacher_ready_stage(pare_teacher *t, int stage, int stages)
+{
+    if (!t->wanted_count) return PARE_OK;
+    PARE_TRY(set_outputs(t));
+    const pare_stage_split split = {0};
+    const pare_plan_options options = {
+        .threads = 1, .deterministic = true, .stage = stage, .stages = stages, .split = &split};
+    PARE_TRY(pare_plan_new(t->ctx, &t->plan, t->model, NULL, 0, &options));
+    return find_places(t);
 }
 
 /* --- running --- */

@@ -10,9 +10,16 @@ enum { SLICES = 8, HELD_OUT = 50 }; /* one of HELD_OUT samples is held out */
 
 /* --- microbatches --- */
 
+bool pare_trainer_is_pipeline(const pare_trainer *t)
+{
+    return t->options.comm && t->options.pipeline;
+}
+
 /* Ranks get blocks of microbatches that are subtrees of the sum over them. */
 static pare_status share_microbatches(pare_trainer *t)
 {
+    t->own_count = t->microbatch_count;
+    if (pare_trainer_is_pipeline(t)) return PARE_OK;
     const int ranks = pare_comm_size(t->options.comm), own = t->microbatch_count / ranks;
     if (t->microbatch_count % ranks || (ranks > 1 && own & (own - 1)))
         return PARE_FAIL(t->ctx, USAGE,
@@ -231,10 +238,11 @@ static pare_status choose_steps(pare_trainer *t)
 
 /* --- the stream of samples --- */
 
-/* A mixed image is made of two samples of a batch, which may be of different ranks. */
+/* A mixed image is made of two samples of a batch, which may be of different ranks. A pipeline's
+   ranks all work on every sample. */
 bool pare_trainer_reads_all(const pare_trainer *t)
 {
-    return !t->options.comm || t->options.augment.mixup > 0;
+    return !t->options.comm || t->options.pipeline || t->options.augment.mixup > 0;
 }
 
 static pare_status open_stream(pare_trainer *t, int64_t step)
@@ -288,6 +296,29 @@ static pare_status make_late(pare_trainer *t)
                                 &options);
 }
 
+/* What a pipeline cannot do. */
+static pare_status check_pipeline(const pare_trainer *t)
+{
+    if (t->options.device)
+        return PARE_FAIL(t->ctx, UNSUPPORTED,
+                         "training by pipeline is on the CPU; expected no GPU");
+    if (t->options.event_tensors)
+        return PARE_FAIL(t->ctx, UNSUPPORTED,
+                         "by pipeline no process has all tensors that a histogram is made of");
+    return PARE_OK;
+}
+
+static pare_status make_stages(pare_trainer *t)
+{
+    if (t->learn.norm_count)
+        return PARE_FAIL(t->ctx, UNSUPPORTED,
+                         "%s: %d BatchNormalization node%s the statistics of whole batches, of "
+                         "which a pipeline runs parts; freeze them (--bn frozen)",
+                         t->student->path, t->learn.norm_count,
+                         t->learn.norm_count == 1 ? " uses" : "s use");
+    return pare_stage_weights_open(t);
+}
+
 static pare_status make_graphs(pare_trainer *t)
 {
     pare_graph_options options = {.loss = &t->options.loss,
@@ -303,8 +334,9 @@ static pare_status make_graphs(pare_trainer *t)
     if (t->options.batchnorm == PARE_BATCHNORM_HALF && t->learn.norm_count) PARE_TRY(make_late(t));
     options.learn = options.norms = false;
     options.precision = PARE_TRAIN_F32;
-    return pare_train_graph_new(t->ctx, &t->check, t->student, &t->teacher, &t->weights, t->data,
-                                &options);
+    PARE_TRY(pare_train_graph_new(t->ctx, &t->check, t->student, &t->teacher, &t->weights, t->data,
+                                  &options));
+    return pare_trainer_is_pipeline(t) ? make_stages(t) : PARE_OK;
 }
 
 /* What lasts as long as the training does, where it runs: runners, and what plans hold. */
@@ -312,6 +344,7 @@ static size_t running_bytes(const pare_trainer *t)
 {
     const pare_microbatches *const of[] = {&t->learning, &t->checking};
     size_t bytes = 0;
+    if (t->pipeline) return pare_train_pipeline_bytes(t->pipeline);
     for (int i = 0; i < 2; i++) {
         const pare_plan *plan = of[i]->graph->plan;
         bytes += (size_t)pare_replicas_count(of[i]->pool) * pare_plan_activation_bytes(plan);
@@ -338,6 +371,15 @@ static void report_memory(const pare_trainer *t)
     t->options.planned(t->options.planned_user, here, there);
 }
 
+static pare_status plan_stages(pare_trainer *t)
+{
+    const pare_stage_split split = pare_stage_weights_split(t->stage);
+    const int stage = pare_comm_rank(t->options.comm), stages = pare_comm_size(t->options.comm);
+    PARE_TRY(pare_train_graph_plan_stage(&t->learn, &t->weights, &split, stage, stages));
+    PARE_TRY(pare_train_graph_plan_stage(&t->check, &t->weights, &split, stage, stages));
+    return pare_teacher_ready_stage(&t->teacher, stage, stages);
+}
+
 static pare_status make_plans(pare_trainer *t)
 {
     pare_weights *w = &t->weights;
@@ -346,6 +388,7 @@ static pare_status make_plans(pare_trainer *t)
     w->microbatches = t->own_count;
     w->batches = t->options.accumulate;
     PARE_TRY(pare_weights_open(w, &t->options));
+    if (t->stage) return plan_stages(t);
     float *trained = w->on_device ? w->on_device->blocks.value : NULL;
     PARE_TRY(pare_train_graph_plan(&t->learn, w, trained));
     if (t->late.model) PARE_TRY(pare_train_graph_plan(&t->late, w, trained));
@@ -365,6 +408,7 @@ pare_status pare_trainer_open(pare_trainer *t)
     if (t->options.threads < 1) t->options.threads = pare_cpu_cores();
     PARE_TRY(check_terms(t));
     PARE_TRY(check_precision(t));
+    if (pare_trainer_is_pipeline(t)) PARE_TRY(check_pipeline(t));
     PARE_TRY(choose_microbatches(t));
     warn_batch(t);
     PARE_TRY(choose_samples(t));
@@ -372,13 +416,18 @@ pare_status pare_trainer_open(pare_trainer *t)
     PARE_TRY(choose_steps(t));
     PARE_TRY(make_graphs(t));
     PARE_TRY(check_labels(t));
-    PARE_TRY(make_plans(t));
-    return make_microbatches(t);
+    const pare_status st = make_plans(t);
+    if (!pare_trainer_is_pipeline(t)) return st == PARE_OK ? make_microbatches(t) : st;
+    PARE_TRY(pare_comm_settle(t->options.comm, st));
+    return pare_train_pipeline_open(t);
 }
 
 pare_status pare_trainer_start(pare_trainer *t, int64_t step)
 {
     if (step < t->steps) PARE_TRY(open_stream(t, step));
+    if (t->pipeline && t->options.stages)
+        PARE_TRY(
+            t->options.stages(t->options.planned_user, pare_train_pipeline_planned(t->pipeline)));
     if (t->options.planned) report_memory(t);
     return t->weights.on_device ? pare_device_weights_upload(t->weights.on_device) : PARE_OK;
 }
@@ -401,6 +450,8 @@ void pare_trainer_free(pare_trainer *t)
 {
     pare_loader_close(t->stream);
     pare_augmented_free(&t->augmented);
+    pare_train_pipeline_free(t->pipeline);
+    pare_stage_weights_free(t->stage);
     pare_microbatches_free(&t->checking);
     pare_microbatches_free(&t->learning);
     pare_train_graph_free(&t->check);

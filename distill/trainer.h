@@ -83,6 +83,55 @@ PARE_NODISCARD pare_status pare_gradients_end_batch(pare_microbatches *microbatc
 PARE_NODISCARD pare_status pare_microbatches_find_nonfinite(pare_microbatches *microbatches,
                                                             const char *what, const char *hint);
 
+/* --- a training by pipeline (PARE_RANKS_SHARE_MODEL) --- */
+
+/* stage_weights.c: which weights a rank has. Its trainer's list holds them alone. */
+typedef struct pare_stage_weights {
+    pare_weights all;      /* the list that one process has, laid out, without blocks */
+    int *own;              /* (all.count) its place in this rank's list; -1 */
+    int count;             /* of what the cut places: weights, then what the last stage is given */
+    int *stage;            /* (count) */
+    const char **name;     /* (count) */
+    const char **gradient; /* (count) names in the graph that learns */
+    float *passing;        /* the largest of them */
+} pare_stage_weights;
+
+/* Cuts the graph that learns and leaves this rank's weights in the trainer's list. Errors are those
+   of pare_train_graph_split. */
+PARE_NODISCARD pare_status pare_stage_weights_open(pare_trainer *trainer);
+void pare_stage_weights_free(pare_stage_weights *weights);
+pare_stage_split pare_stage_weights_split(const pare_stage_weights *weights);
+/* All weights, whoever has them. */
+const pare_weights *pare_trainer_all_weights(const pare_trainer *trainer);
+/* Rank 0's block of all weights becomes what the ranks' own blocks hold; the others' `all` is not
+   read. And back. All ranks call them. */
+PARE_NODISCARD pare_status pare_stage_weights_gather(const pare_trainer *trainer, const float *own,
+                                                     float *all);
+PARE_NODISCARD pare_status pare_stage_weights_scatter(const pare_trainer *trainer, const float *all,
+                                                      float *own);
+/* The sum over all weights of a number for each of this rank's, in the order of all. */
+PARE_NODISCARD pare_status pare_stage_weights_sum(const pare_trainer *trainer, const double *own,
+                                                  double *out);
+
+/* pipeline.c: batches. All ranks call each of these, and read the same samples. */
+typedef struct pare_train_pipeline pare_train_pipeline;
+
+/* Once the trainer has its plans and weights. */
+PARE_NODISCARD pare_status pare_train_pipeline_open(pare_trainer *trainer);
+void pare_train_pipeline_free(pare_train_pipeline *pipeline);
+const pare_pipeline_plan *pare_train_pipeline_planned(const pare_train_pipeline *pipeline);
+/* Of this rank: activations and messages. */
+size_t pare_train_pipeline_bytes(const pare_train_pipeline *pipeline);
+/* As pare_microbatches_learn. */
+PARE_NODISCARD pare_status pare_train_pipeline_learn(pare_train_pipeline *pipeline,
+                                                     const pare_loader_batch *batch,
+                                                     const pare_augmented *augmented, int index,
+                                                     double *loss);
+/* Runs held-out samples with this rank's values; the last rank takes the microbatches. */
+PARE_NODISCARD pare_status pare_train_pipeline_check(pare_train_pipeline *pipeline,
+                                                     const pare_batch *batch, const float *values,
+                                                     pare_microbatch_fn take, void *user);
+
 /* --- all that a training holds --- */
 
 struct pare_trainer {
@@ -103,7 +152,9 @@ struct pare_trainer {
     pare_train_graph learn, check; /* with gradients; the loss alone */
     pare_train_graph late; /* with gradients and frozen statistics, of PARE_BATCHNORM_HALF; without
                               a plan where there is nothing to freeze */
-    pare_microbatches learning, checking;
+    pare_microbatches learning, checking; /* not by pipeline */
+    pare_stage_weights *stage;            /* by pipeline; else NULL */
+    pare_train_pipeline *pipeline;
     pare_optimizer optimizer;
     pare_schedule schedule;
     pare_loader *stream;
@@ -116,6 +167,8 @@ struct pare_trainer {
 PARE_NODISCARD pare_status pare_trainer_open(pare_trainer *trainer);
 /* Does every rank read whole batches, not its own samples of them alone? */
 bool pare_trainer_reads_all(const pare_trainer *trainer);
+/* Do the ranks share the model? */
+bool pare_trainer_is_pipeline(const pare_trainer *trainer);
 /* Opens the stream after so many steps, and tells how much memory the training takes. */
 PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t step);
 /* To be called before every step, whose number is the steps done so far: after half of them the
@@ -180,6 +233,7 @@ typedef struct pare_checkpointer {
     pare_arena arena;
     pare_checkpoint checkpoint; /* facts, and where the state is */
     pare_checkpoint_blob blob[6];
+    float *own[6];   /* by pipeline: of a blob of weights, this rank's block; else NULL */
     int64_t resumed; /* the step it continued from; -1: from the beginning */
     int64_t kept;    /* step of the checkpoint in the file; -1: none */
     bool failing;    /* the last write failed */

@@ -13,6 +13,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/graph/graph.h"
 #include "runtime/device/device.h"
+#include "runtime/eval/pipeline.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -190,7 +191,10 @@ typedef struct pare_distill_options {
     pare_comm *comm;     /* processes that train together, each with the same options; NULL: one.
                             The result is that of one process. Their number divides the number of
                             microbatches of a batch (8 where that divides the batch) into powers of
-                            two. */
+                            two, */
+    bool pipeline;       /* or each has a stage of both models, of any number. Then rank 0 alone
+                            has the result. On the CPU, without batch statistics and event_tensors.
+                          */
 
     const int64_t *samples; /* indices into the data; NULL: all */
     int64_t sample_count;
@@ -206,7 +210,9 @@ typedef struct pare_distill_options {
     /* Told before the first step how much memory the training takes at most, the host's and the
        device's; or NULL. */
     void (*planned)(void *user, size_t bytes, size_t device_bytes);
-    void *planned_user;
+    /* By pipeline: before that, in rank 0; or NULL. */
+    pare_status (*stages)(void *user, const pare_pipeline_plan *plan);
+    void *planned_user;          /* of both */
     pare_distill_event_fn event; /* or NULL */
     void *event_user;
     bool event_tensors; /* events with a score show what is trained */

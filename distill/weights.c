@@ -243,12 +243,28 @@ static float number_at(const pare_tensor *t, int64_t i)
     return v;
 }
 
+static int64_t count_zeros(const pare_tensor *t)
+{
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < t->count; i++) zeros += number_at(t, i) == 0;
+    return zeros;
+}
+
+static bool is_sparse(const pare_tensor *t, int64_t zeros, double from)
+{
+    return t->rank >= 2 && zeros && (double)zeros >= from * (double)t->count;
+}
+
+bool pare_weight_is_sparse(const pare_weight *weight, double from)
+{
+    return is_sparse(weight->tensor, count_zeros(weight->tensor), from);
+}
+
 static pare_status mark(pare_weights *w, pare_weight *item, double from, const char *path)
 {
     const pare_tensor *t = item->tensor;
-    int64_t zeros = 0;
-    for (int64_t i = 0; i < t->count; i++) zeros += number_at(t, i) == 0;
-    if (t->rank < 2 || !zeros || (double)zeros < from * (double)t->count) return PARE_OK;
+    const int64_t zeros = count_zeros(t);
+    if (!is_sparse(t, zeros, from)) return PARE_OK;
     item->zero = pare_alloc(w->ctx, (size_t)t->count, 1);
     if (!item->zero) return PARE_MEMORY;
     for (int64_t i = 0; i < t->count; i++) item->zero[i] = number_at(t, i) == 0;
@@ -272,12 +288,18 @@ static pare_status block(const pare_weights *w, float **out)
     return *out ? PARE_OK : PARE_MEMORY;
 }
 
-pare_status pare_weights_open(pare_weights *w, const pare_distill_options *options)
+void pare_weights_lay_out(pare_weights *w)
 {
+    w->floats = 0;
     for (int i = 0; i < w->count; i++) {
         w->item[i].at = w->floats;
         w->floats += pare_align_up((size_t)w->item[i].tensor->count, ALIGN);
     }
+}
+
+pare_status pare_weights_open(pare_weights *w, const pare_distill_options *options)
+{
+    pare_weights_lay_out(w);
     w->levels = pare_tree_levels(w->microbatches) + pare_tree_levels(w->batches);
     PARE_TRY(block(w, &w->value));
     PARE_TRY(block(w, &w->gradient));

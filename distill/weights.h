@@ -58,6 +58,8 @@ PARE_NODISCARD pare_status pare_weights_add_statistic(pare_weights *weights,
 int pare_weights_place(const pare_weights *weights, const char *name);
 /* Keeps those for which keep is true. */
 void pare_weights_choose(pare_weights *weights, const bool *keep);
+/* Gives each its place in a block. */
+void pare_weights_lay_out(pare_weights *weights);
 /* Makes the blocks, on options->device, too; values are the student's. */
 PARE_NODISCARD pare_status pare_weights_open(pare_weights *weights,
                                              const pare_distill_options *options);
@@ -69,8 +71,9 @@ size_t pare_weights_trained_floats(const pare_weights *weights);
 void pare_weights_note_statistics(pare_weights *weights);
 void pare_weights_restore_statistics(pare_weights *weights);
 
-/* Tensors of rank 2 and more of which at least this part is 0 keep their zeros; an info line for
-   each. */
+/* Has it rank 2 or more, and is at least this part of it 0, and some of it? */
+bool pare_weight_is_sparse(const pare_weight *weight, double from);
+/* Those that are keep their zeros; an info line for each. */
 PARE_NODISCARD pare_status pare_weights_keep_sparsity(pare_weights *weights, double from,
                                                       const char *path);
 

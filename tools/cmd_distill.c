@@ -12,6 +12,7 @@
 #include "tools/distill/qat.h"
 #include "tools/telemetry.h"
 #include "tools/source.h"
+#include "tools/stages.h"
 #include "tools/text.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ typedef struct distill_options {
     const char *teacher, *student, *output, *held_out, *log, *tensorboard;
     double epochs;
     int64_t steps, validate_every, patience, seed;
-    int zeros, precision;
+    int zeros, precision, parallel;
     pare_checkpoint_options checkpoint;
     bool external_data;
 } distill_options;
@@ -47,6 +48,9 @@ static const pare_option table[] = {
                        "1e-3, with attention 3e-4; with --qat 3e-5",
                        "train; with --qat half, of those that quantization does not fold"),
     PARE_OPT_GPUS,
+    PARE_OPT_CHOICE("parallel", "data|pipeline", parallel,
+                    "what processes started by mpirun share: the samples of each batch, or the "
+                    "layers of both models (data)"),
     PARE_OPT_CHOICE("zeros", "keep|train", zeros,
                     "zeros of weights that have at least 20 % of them stay zeros, or are trained "
                     "(keep; train where the student is quantized)"),
@@ -113,6 +117,13 @@ static pare_status check(pare_tool *tool, const void *options)
         return PARE_FAIL(tool->ctx, USAGE,
                          "distill: --qat and --precision exclude each other: between the steps of "
                          "integers, training computes in f32, as the INT8 file does");
+    if (o->parallel && o->tensorboard)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "distill: --tensorboard and --parallel pipeline exclude each other: no "
+                         "process has all tensors that its histograms are made of");
+    if (o->parallel && !tool->comm)
+        pare_log(tool->ctx, PARE_LOG_WARNING,
+                 "one process was started: the models are not cut (mpirun -n N pare distill ...)");
     if (o->epochs > 0 && o->steps)
         return PARE_FAIL(tool->ctx, USAGE, "distill: --epochs and --steps exclude each other");
     return PARE_OK;
@@ -122,6 +133,11 @@ static void planned(void *user, size_t bytes, size_t device_bytes)
 {
     pare_log_memory(user, bytes);
     if (device_bytes) pare_log_device_memory(user, device_bytes);
+}
+
+static pare_status planned_stages(void *user, const pare_pipeline_plan *plan)
+{
+    return pare_stages_show(user, plan);
 }
 
 static pare_status read_options(job *j)
@@ -143,7 +159,9 @@ static pare_status read_options(job *j)
     d->patience = (int)o->patience;
     d->threads = (int)o->common.threads;
     d->planned = planned;
+    d->stages = planned_stages;
     d->planned_user = j->tool;
+    d->pipeline = o->parallel == 1;
     d->comm = j->tool->comm;
     d->event = pare_tool_leads(j->tool) ? pare_distill_log_event : NULL;
     d->event_user = &j->log;

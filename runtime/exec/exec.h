@@ -35,6 +35,18 @@ typedef struct pare_placed {
                    output: NULL */
 } pare_placed;
 
+/* How a graph is cut into stages whose inputs are not sent: each stage is given those that it
+   reads. With a loss it is a gradient graph (stages.h). */
+typedef struct pare_stage_split {
+    const char *loss;          /* an output: nodes that it does not need run backward; NULL: no
+                                  node does */
+    const char *const *weight; /* (count) inputs, of which each is read in one stage alone */
+    const char *const
+        *gradient; /* (count) outputs, made in the stage of their weight; NULL: none */
+    int *stage;    /* (count) the weight's; -1: the cut chooses it, and writes it */
+    int count;
+} pare_stage_split;
+
 typedef struct pare_plan_options {
     int threads;           /* inside one run; 0: all cores */
     pare_device *device;   /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
@@ -55,6 +67,11 @@ typedef struct pare_plan_options {
                           the memory order that they were made in, outputs those that leave it.
                           PARE_UNSUPPORTED: control flow, or shapes that only a run knows */
     size_t stage_weights; /* with stages: bytes of a stage's weights at most; 0: no limit */
+    const pare_stage_split *split; /* with stages: `stage` is the number of a part (stages.h).
+                                      Inputs are what the part before sends, then what an earlier
+                                      part of the same stage was sent or made, then the graph's own;
+                                      outputs what the next part is sent, what a later part of the
+                                      same stage reads, and the graph's own. */
     /* With tune: called with the seconds that each kernel of a node took; the cache is not asked
        then, so that every node with a choice is timed. Or NULL. */
     void (*timed)(void *user, const pare_node *node, const pare_kernel *kernel, double seconds);

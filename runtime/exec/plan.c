@@ -40,9 +40,11 @@ pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *mode
                        "export the model again",
                        model->path);
     if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
-    if (st == PARE_OK && p->options.stages > 1) st = pare_stage_take(p);
+    if (st == PARE_OK && p->options.stages > 1)
+        st = p->options.split ? pare_stage_take_split(p) : pare_stage_take(p);
     if (st == PARE_OK && !p->options.outline) st = pare_steps_make(p);
     p->options.placed = NULL; /* the caller's */
+    p->options.split = NULL;
     if (st != PARE_OK) {
         pare_plan_free(p);
         return st;
@@ -119,6 +121,12 @@ const pare_plan_stage *pare_plan_stages(const pare_plan *plan, int *count)
 {
     *count = plan->stage ? plan->options.stages : 0;
     return plan->stage;
+}
+
+void pare_plan_part_ends(const pare_plan *plan, int *received, int *sent)
+{
+    *received = plan->received;
+    *sent = plan->sent;
 }
 
 pare_device *pare_plan_device(const pare_plan *plan) { return plan->options.device; }

@@ -70,6 +70,7 @@ struct pare_plan {
     size_t weight_bytes;
     void *device_constants;
     pare_plan_stage *stage; /* (options.stages) of the whole model, or NULL */
+    int received, sent;     /* of a part of a split graph: the first of its inputs, its outputs */
 };
 
 /* memory.c: gives every AT_BUFFER root an offset such that roots alive together do not overlap, and
@@ -85,6 +86,18 @@ PARE_NODISCARD pare_status pare_compile(pare_plan *plan, const pare_input_shape 
 /* stage_model.c: leaves of the compiled copy only the stage that the options ask for, with its own
    weights; all else is freed. */
 PARE_NODISCARD pare_status pare_stage_take(pare_plan *plan);
+/* What a stage's model is made of, all of it of the compiled copy. */
+typedef struct pare_stage_parts {
+    pare_value **in, **out;
+    pare_node **node;
+    int in_count, out_count, node_count;
+} pare_stage_parts;
+/* Cuts the first so many nodes of the compiled copy, 0: all, as the options say: plan->stage. */
+PARE_NODISCARD pare_status pare_stage_cut(pare_plan *plan, int nodes);
+/* The compiled copy becomes such a model. */
+PARE_NODISCARD pare_status pare_stage_replace(pare_plan *plan, const pare_stage_parts *parts);
+/* stage_split.c: pare_stage_take for options.split. */
+PARE_NODISCARD pare_status pare_stage_take_split(pare_plan *plan);
 
 /* What is fused and folded before layouts are chosen, of the plan's part and of the dynamic one
    with its bodies: shapes are inferred as far as they are known. */

@@ -93,17 +93,11 @@ static pare_status ends_add(pare_graph *to, pare_values *list, pare_value *const
     return PARE_OK;
 }
 
-static pare_status fill(pare_graph *to, const pare_graph *from, const pare_plan_stage *s,
-                        pare_arena *arena)
+static pare_status fill(pare_graph *to, const pare_stage_parts *p, pare_arena *arena)
 {
-    pare_value **list;
-    int count;
-    PARE_TRY(pare_graph_crossing(from, s->first, arena, &list, &count));
-    PARE_TRY(ends_add(to, &to->in, list, count));
-    for (int i = s->first; i < s->first + s->count; i++)
-        PARE_TRY(copy_node(to, from->node[i], arena));
-    PARE_TRY(pare_graph_crossing(from, s->first + s->count, arena, &list, &count));
-    return ends_add(to, &to->out, list, count);
+    PARE_TRY(ends_add(to, &to->in, p->in, p->in_count));
+    for (int i = 0; i < p->node_count; i++) PARE_TRY(copy_node(to, p->node[i], arena));
+    return ends_add(to, &to->out, p->out, p->out_count);
 }
 
 /* A model with the same file behind it, whose map stays while it lives. */
@@ -120,7 +114,7 @@ static pare_status stage_new(pare_model **out, const pare_model *compiled)
     return PARE_OK;
 }
 
-static pare_status replace(pare_plan *plan, pare_model *stage)
+static pare_status put_in_place(pare_plan *plan, pare_model *stage)
 {
     const pare_values *in = &stage->graph->in;
     plan->input = pare_arena_memdup(&plan->arena, in->item, (size_t)in->count * sizeof *in->item);
@@ -129,6 +123,19 @@ static pare_status replace(pare_plan *plan, pare_model *stage)
     pare_model_free(plan->model);
     plan->model = stage;
     return PARE_OK;
+}
+
+pare_status pare_stage_replace(pare_plan *plan, const pare_stage_parts *parts)
+{
+    pare_model *stage = NULL;
+    pare_arena arena;
+    pare_arena_init(&arena, plan->ctx);
+    pare_status st = stage_new(&stage, plan->model);
+    if (st == PARE_OK) st = fill(stage->graph, parts, &arena);
+    if (st == PARE_OK) st = put_in_place(plan, stage);
+    if (st != PARE_OK) pare_model_free(stage);
+    pare_arena_free(&arena);
+    return st;
 }
 
 /* The first node that a stage cannot have. */
@@ -143,24 +150,35 @@ static pare_status refuse_dynamic(const pare_plan *plan)
                           "cannot be cut into stages");
 }
 
+pare_status pare_stage_cut(pare_plan *plan, int nodes)
+{
+    const pare_plan_options *o = &plan->options;
+    const pare_cut_options how = {.stages = o->stages,
+                                  .device = o->device || o->outline,
+                                  .weights = o->stage_weights,
+                                  .nodes = nodes,
+                                  .split = o->split};
+    if (plan->dynamic) return refuse_dynamic(plan);
+    plan->stage = pare_arena_alloc(&plan->arena, (size_t)o->stages, sizeof *plan->stage);
+    return plan->stage ? pare_graph_cut(plan->model->graph, &how, plan->stage) : PARE_MEMORY;
+}
+
+static pare_status take(pare_plan *plan, pare_arena *arena)
+{
+    const pare_graph *g = plan->model->graph;
+    const pare_plan_stage *s = &plan->stage[plan->options.stage];
+    pare_stage_parts p = {.node = g->node + s->first, .node_count = s->count};
+    PARE_TRY(pare_graph_crossing(g, s->first, arena, &p.in, &p.in_count));
+    PARE_TRY(pare_graph_crossing(g, s->first + s->count, arena, &p.out, &p.out_count));
+    return pare_stage_replace(plan, &p);
+}
+
 pare_status pare_stage_take(pare_plan *plan)
 {
-    const int count = plan->options.stages;
-    pare_model *stage = NULL;
     pare_arena arena;
-    if (plan->dynamic) return refuse_dynamic(plan);
-    plan->stage = pare_arena_alloc(&plan->arena, (size_t)count, sizeof *plan->stage);
-    if (!plan->stage) return PARE_MEMORY;
-    const pare_cut_options how = {.stages = count,
-                                  .device = plan->options.device || plan->options.outline,
-                                  .weights = plan->options.stage_weights};
-    PARE_TRY(pare_graph_cut(plan->model->graph, &how, plan->stage));
+    PARE_TRY(pare_stage_cut(plan, 0));
     pare_arena_init(&arena, plan->ctx);
-    pare_status st = stage_new(&stage, plan->model);
-    if (st == PARE_OK)
-        st = fill(stage->graph, plan->model->graph, &plan->stage[plan->options.stage], &arena);
-    if (st == PARE_OK) st = replace(plan, stage);
-    if (st != PARE_OK) pare_model_free(stage);
+    const pare_status st = take(plan, &arena);
     pare_arena_free(&arena);
     return st;
 }

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pipeline parallelism (Huang et al. 2019, "GPipe", NeurIPS): the nodes of a compiled graph, in the
    order in which they run, are cut into consecutive stages, and each process runs one of them on
-   one microbatch while the others run theirs on other microbatches. */
+   one microbatch while the others run theirs on other microbatches.
+
+   A gradient graph has a forward half, which the loss needs, and a backward half. The forward half
+   is cut, and a node of the backward half belongs to the stage of the weights that it reads or
+   whose gradient it makes. Of S stages the parts are, in the order in which a microbatch passes:
+   forward 0, 1, .., S - 2, both halves of S - 1, backward S - 2, .., 0. So part p belongs to stage
+   p or, from S on, 2 S - 2 - p. */
 #ifndef PARE_RUNTIME_EXEC_STAGES_H
 #define PARE_RUNTIME_EXEC_STAGES_H
 
@@ -24,8 +30,10 @@ typedef struct pare_plan_stage {
 
 typedef struct pare_cut_options {
     int stages;
-    bool device;    /* costs are a GPU's */
-    size_t weights; /* bytes of a stage's weights at most; 0: no limit */
+    bool device;                   /* costs are a GPU's */
+    size_t weights;                /* bytes of a stage's weights at most; 0: no limit */
+    int nodes;                     /* the first so many nodes of the graph are cut; 0: all */
+    const pare_stage_split *split; /* (exec.h) or NULL */
 } pare_cut_options;
 
 /* One stage, a CPU's costs, no limit. */
@@ -33,8 +41,8 @@ void pare_cut_options_init(pare_cut_options *out);
 
 /* Cuts a sorted graph whose shapes are known such that the costliest stage costs least; where
    several cuts do, few bytes cross. A tensor that a later stage reads crosses every cut on its way.
-   out: (stages). PARE_INPUT: the graph has fewer nodes that run than stages; weights are too many.
- */
+   out: (stages). PARE_INPUT: the graph has fewer places to be cut at than stages; weights are too
+   many. */
 PARE_NODISCARD pare_status pare_graph_cut(const pare_graph *graph, const pare_cut_options *options,
                                           pare_plan_stage *out);
 
@@ -54,6 +62,9 @@ PARE_NODISCARD pare_status pare_stages_bubble(pare_ctx *ctx, double *out, const 
 
 /* Of a plan that is one stage (pare_plan_options.stages): all stages of its model; else NULL. */
 const pare_plan_stage *pare_plan_stages(const pare_plan *plan, int *count);
+/* Of one that is a part of a split graph: its first inputs are what the part before sends, its
+   first outputs what the next part is sent. */
+void pare_plan_part_ends(const pare_plan *plan, int *received, int *sent);
 
 #ifdef __cplusplus
 }

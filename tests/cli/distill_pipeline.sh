@@ -1,0 +1,141 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Several processes share a teacher and a student by layers, and train as one process does: model, log and checkpoint
+# have its bytes.
+name=distill_pipeline
+. "$(dirname "$0")/_lib.sh"
+mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
+ranks_can || exit 0
+data_sets || exit 0
+"$pare" prune -q "$zoo/mlp.onnx" -o half.onnx --macs 0.5 >/dev/null || exit 1
+lines() { cat "$1" 2>/dev/null | wc -l; }
+
+# --- the same bytes ---
+
+# same NAME: model, log and checkpoint out.* are those of whole.*
+same() {
+    if cmp -s whole.onnx out.onnx && cmp -s whole.jsonl out.jsonl && cmp -s whole/checkpoint.pare out/checkpoint.pare; then
+        pass "$1"
+    else
+        fail "$1" "$(cmp whole.onnx out.onnx 2>&1) $(cmp whole.jsonl out.jsonl 2>&1) $(cmp whole/checkpoint.pare out/checkpoint.pare 2>&1)"
+    fi
+}
+
+# trains_alike NAME SIZES OPTION...: so many stages train as one process does
+trains_alike() {
+    training_=$1 sizes_=$2
+    shift 2
+    rm -rf whole whole.onnx whole.jsonl
+    works "$training_" "$pare" distill -q "$@" -o whole.onnx --log whole.jsonl --checkpoint whole
+    for size_ in $sizes_; do
+        rm -rf out out.onnx out.jsonl
+        works "${training_}_$size_" mpirun "$size_" "$pare" distill -q "$@" --parallel pipeline -o out.onnx --log out.jsonl --checkpoint out
+        same "${training_}_bytes_$size_"
+    done
+}
+train="--data $data/train.h5"
+mlp="--teacher $zoo/mlp.onnx --student half.onnx $train"
+of() { echo "--teacher $zoo/$1.onnx --student $zoo/$1.onnx $train --samples 600 --batch 16"; }
+works one_process "$pare" distill $mlp --samples 600 --batch 16 --steps 1 --parallel pipeline -o out.onnx
+if has "warning: one process was started" .test.err; then pass one_process_says; else fail one_process_says "$(cat .test.err)"; fi
+trains_alike adamw "2 3" $mlp --samples 1500 --batch 32 --steps 20 --validate-every 7 --ema 0.95
+trains_alike sgd "3" $mlp --samples 1500 --batch 20 --steps 9 --accumulate 3 --optimizer sgd --lr 0.1 --clip 1 --loss kl:2,ce
+trains_alike labels "2" $mlp --samples 600 --batch 16 --steps 4 --loss ce
+trains_alike attention "2 4" $(of vit) --steps 2 --ema 0.9
+trains_alike frozen "3" $(of resnet) --steps 2 --bn frozen --precision bf16
+trains_alike mixed "3" $(of cnn) --steps 3 --augment flip,mixup:0.4
+trains_alike qat "3" $(of cnn) --steps 4 --qat int8 --validate-every 2
+"$pare" prune -q "$zoo/mlp.onnx" -o sparse.onnx --sparsity 0.5 >/dev/null || exit 1
+trains_alike sparse "2" --teacher "$zoo/mlp.onnx" --student sparse.onnx $train --samples 600 --batch 16 --steps 3
+
+# --- what is planned ---
+works planned mpirun 4 "$pare" distill $(of vit) --steps 1 --parallel pipeline -o out.onnx --json facts.json
+if has "stage  nodes  weights" .test.err && has "8 microbatches of 2 samples" .test.err && has "equal ones would for 27.3 %" .test.err &&
+    [ "$(grep -c '^stage ' .test.err)" = 1 ]; then pass planned_words; else fail planned_words "$(cat .test.err)"; fi
+works facts python3 -c 'import json
+facts = json.load(open("facts.json"))
+stages = facts["pipeline"]["stages"]
+assert facts["ranks"] == len(stages) == 4
+assert facts["pipeline"]["microbatches"] == 8
+weights = [stage["weight_bytes"] for stage in stages]
+assert all(weights) and max(weights) < sum(weights) / 2
+activations = [stage["activation_bytes"] for stage in stages]
+assert activations == sorted(activations, reverse=True)'
+
+# --- a training goes on in another way ---
+distill="$pare distill $mlp --samples 1500 --batch 32 --steps 100 --validate-every 7 --ema 0.95"
+rm -rf whole
+works whole $distill -q -o whole.onnx --log whole.jsonl --checkpoint whole
+rm -rf out out.onnx out.jsonl
+part=0
+for how in "3 --parallel pipeline" "2" "2 --parallel pipeline"; do
+    part=$((part + 1))
+    set -- $how
+    size=$1
+    shift
+    mpirun $size $distill "$@" -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume >.test.out 2>.test.err &
+    process_of $((size - 1))
+    while [ "$(lines out.jsonl)" -le $((part * 20)) ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
+    killed=no
+    [ -n "$process" ] && kill -KILL "$process" && killed=yes
+    wait $!
+    got=$?
+    if [ $got != 0 ] && [ $killed = yes ] && [ ! -e out.onnx ] && [ -e out/checkpoint.pare ]; then
+        pass "killed_$part"
+    else
+        fail "killed_$part" "exit $got, $(lines out.jsonl) lines, $(ls)"
+    fi
+done
+works continues mpirun 3 $distill --parallel pipeline -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume --json facts.json
+same continues_bytes
+if has '"resumed": ' facts.json; then pass resumed; else fail resumed "$(cat facts.json)"; fi
+
+# --- a rank is asked to stop: all stop, and the best so far is written ---
+for try_ in 1 2 3 4 5; do # it may end before it is asked
+    rm -rf out out.onnx out.jsonl
+    mpirun 3 $distill --parallel pipeline -o out.onnx --log out.jsonl --checkpoint out >.test.out 2>.test.err &
+    process_of 1
+    while [ "$(lines out.jsonl)" -le 20 ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
+    kill -INT "$process" 2>/dev/null
+    wait $!
+    has "same command with --resume" .test.err && break
+done
+if has "same command with --resume" .test.err && "$pare" check out.onnx >/dev/null 2>&1; then pass stopped; else fail stopped "$(cat .test.err)"; fi
+works goes_on $distill -q -o out.onnx --log out.jsonl --checkpoint out --resume
+same goes_on_bytes
+
+# --- a stage that fails in the middle of a batch: the others hear of it, forward and backward ---
+floats() { seq 1 "$1" | sed 's/^/float_data: 0.0/' | tr '\n' ' '; }
+ids='input { name: "ids" type { tensor_type { elem_type: 7 shape { dim { dim_param: "n" } dim { dim_value: 4 } } } } }'
+gather() { echo "node { op_type: \"Gather\" name: \"look\" input: \"table\" input: \"$1\" output: \"rows\" } initializer { name: \"table\" data_type: 1 dims: 9 dims: 2 $(floats 18) }"; }
+printf '%s\n' "ir_version: 8 opset_import { domain: \"\" version: 17 } graph { name: \"g\" $ids $(gather ids)
+    node { op_type: \"Flatten\" name: \"flat\" input: \"rows\" output: \"f\" }
+    node { op_type: \"MatMul\" name: \"first\" input: \"f\" input: \"w\" output: \"a\" } initializer { name: \"w\" data_type: 1 dims: 8 dims: 6 $(floats 48) }
+    node { op_type: \"Relu\" name: \"relu\" input: \"a\" output: \"b\" }
+    node { op_type: \"MatMul\" name: \"last\" input: \"b\" input: \"v\" output: \"y\" } initializer { name: \"v\" data_type: 1 dims: 6 dims: 3 $(floats 18) }
+    output { name: \"y\" type { tensor_type { elem_type: 1 shape { dim { dim_param: \"n\" } dim { dim_value: 3 } } } } } }" | onnx_of look
+{
+    head -c $((57 * 32)) /dev/zero
+    printf '\011\0\0\0\0\0\0\0'
+    head -c $((43 * 32 - 8)) /dev/zero
+} | npy_of ids.npy '<i8' '(100, 4)'
+"$pare" data import -q --npy ids.npy -o ids.h5 >/dev/null || exit 1
+look="$pare distill -q --teacher look.onnx --student look.onnx --data ids.h5 --batch 16 --steps 12 --seed 3 -o no.onnx"
+refuses index_in_one 1 "look.onnx: node 'look' (Gather): index 9" $look
+refuses index 1 "look.onnx: node 'look' (Gather): index 9" mpirun 3 $look --parallel pipeline
+
+# --- what does not go: one message, nothing is written ---
+pipe="--parallel pipeline -o no.onnx"
+refuses not_finite 1 "half.onnx: step|a lower learning rate may help" mpirun 3 $distill -q --lr 999 --optimizer sgd $pipe
+refuses statistics 1 "resnet.onnx: 15 BatchNormalization nodes|--bn frozen" mpirun 2 "$pare" distill $(of resnet) --steps 1 $pipe
+refuses many 1 "half.onnx: 8 stages were asked for, but" mpirun 8 $distill $pipe
+refuses histograms 2 "--tensorboard|--parallel pipeline" mpirun 2 $distill $pipe --tensorboard board
+refuses other_word 2 "--parallel tensor|data|pipeline" "$pare" distill $mlp --parallel tensor -o no.onnx
+refuses other_rate 1 "rank 1 (|another command line" mpirun 1 $distill $pipe : -n 1 $distill --lr 0.1 $pipe
+emulated=$top/build/tests/simt/pare_emulated
+if [ -x "$emulated" ]; then
+    refuses device 1 "training by pipeline is on the CPU" env SIMT_DEVICES=2 sh "$top/tests/comm/ranks.sh" 2 "$emulated" distill $mlp --steps 1 --device cuda $pipe
+else
+    skip device "$emulated is not built"
+fi
+finish
