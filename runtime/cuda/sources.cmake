@@ -57,6 +57,7 @@ set(CUDA_HOST
   device/dcgm.c
   device/device.c
   device/error.c
+  device/library.c
   device/monitor.c
   device/nvml.c
   device/nvtx.c
