@@ -356,6 +356,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .resumed = l->keeper.resumed,
                                .checkpoint = l->keeper.kept};
     pare_hash_text(l->s.data, r->data_hash);
+    memcpy(r->transport, l->t.sums.transport, sizeof r->transport);
     PARE_TRY(pare_weights_pack(&l->t.weights, student, l->t.weights.best, &tensors));
     pare_weights_store(&l->t.weights, student, tensors);
     return PARE_OK;

@@ -86,6 +86,11 @@ pare_status pare_comm_settle(pare_comm *c, pare_status status)
     return worst ? adopt(c, c->size - (int)(worst >> 8), (pare_status)(worst & 0xff)) : PARE_OK;
 }
 
+pare_status pare_comm_break(pare_comm *c, pare_status status)
+{
+    return c ? pare_comm_checked(c, status) : status;
+}
+
 bool pare_comm_failed(const pare_comm *c) { return c && c->failed != PARE_OK && !c->broken; }
 
 void pare_comm_forget(pare_comm *c)
