@@ -85,7 +85,8 @@ static pare_status add_there(pare_microbatches *s, const pare_weights *w, pare_t
 
 /* --- over ranks --- */
 
-/* The gradients of a batch, of all ranks: on a device a bucket goes up while the next is added. */
+/* The gradients of a batch, of all ranks: where the hosts add up those of devices, a bucket goes up
+   while the next is added. */
 static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
 {
     const pare_device_weights *there = w->on_device;
@@ -93,6 +94,9 @@ static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
     const size_t floats = pare_weights_trained_floats(w), bytes = floats * sizeof(float);
     if (!s->comm) return PARE_OK;
     pare_stream *stream = pare_replicas_stream(s->pool);
+    if (s->sums->there)
+        return pare_rank_sums_make(s->sums, stream, PARE_f32, there->blocks.gradient,
+                                   (int64_t)floats);
     if (b) PARE_TRY(b->download(s->ctx, stream, w->gradient, there->blocks.gradient, bytes));
     if (b) PARE_TRY(b->sync(s->ctx, stream));
     for (size_t at = 0; at < floats; at += PARE_GRADIENT_BUCKET) {

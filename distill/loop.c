@@ -395,6 +395,7 @@ static pare_status finish(loop *l, pare_distill_result *r, pare_model *student)
                                .resumed = l->keeper.resumed,
                                .checkpoint = l->keeper.kept};
     pare_hash_text(l->s.data, r->data_hash);
+    memcpy(r->transport, l->t.sums.transport, sizeof r->transport);
     return l->t.stage ? store_stages(l, student) : store(l, student, l->t.weights.best);
 }
 

@@ -44,7 +44,8 @@ static pare_status make(pare_microbatches *s, const pare_data *data, int threads
                                            .threads = threads,
                                            .share = true,
                                            .sum = s->comm ? pare_ranks_sum : NULL,
-                                           .sum_user = s->comm};
+                                           .sum_there = s->sums->there ? pare_rank_sums_make : NULL,
+                                           .sum_user = s->sums};
     PARE_TRY(pare_replicas_new(s->ctx, &s->pool, s->graph->plan, &options));
     return pare_gradients_open(s);
 }
@@ -57,6 +58,7 @@ pare_status pare_microbatches_open(pare_trainer *t, pare_microbatches *out,
                                .teacher = &t->teacher,
                                .weights = &t->weights,
                                .comm = t->options.comm,
+                               .sums = &t->sums,
                                .count = t->own_count,
                                .loss_scale = 1};
     return make(out, t->data, t->options.threads);

@@ -16,6 +16,7 @@
 #include "distill/trainer.h"
 #include "runtime/base/size.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ALIGN = 64 };
@@ -223,6 +224,7 @@ pare_status pare_train_pipeline_open(pare_trainer *t)
                                                 .weights = &t->weights,
                                                 .count = t->microbatch_count}};
     t->pipeline = p;
+    snprintf(t->sums.transport, sizeof t->sums.transport, "mpi");
     PARE_TRY(pare_comm_settle(t->options.comm, p ? open(p) : PARE_MEMORY));
     p->is_open = true;
     return plan(p);

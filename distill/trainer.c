@@ -365,7 +365,7 @@ static void report_memory(const pare_trainer *t)
     size_t here = (size_t)blocks * w->floats * sizeof(float), there = 0;
     if (t->stream) here += pare_loader_bytes(t->stream);
     if (t->options.device)
-        there = running_bytes(t) + w->on_device->bytes;
+        there = running_bytes(t) + w->on_device->bytes + t->sums.room;
     else
         here += running_bytes(t);
     t->options.planned(t->options.planned_user, here, there);
@@ -397,6 +397,8 @@ static pare_status make_plans(pare_trainer *t)
 
 static pare_status make_microbatches(pare_trainer *t)
 {
+    PARE_TRY(pare_rank_sums_open(t->ctx, &t->sums, t->options.comm, t->options.device,
+                                 pare_weights_trained_floats(&t->weights)));
     PARE_TRY(pare_teacher_ready(&t->teacher, t->options.device ? 1 : t->options.threads,
                                 t->options.device));
     PARE_TRY(pare_microbatches_open(t, &t->learning, &t->learn));
@@ -454,6 +456,7 @@ void pare_trainer_free(pare_trainer *t)
     pare_stage_weights_free(t->stage);
     pare_microbatches_free(&t->checking);
     pare_microbatches_free(&t->learning);
+    pare_rank_sums_close(&t->sums);
     pare_train_graph_free(&t->check);
     pare_train_graph_free(&t->learn);
     pare_train_graph_free(&t->late);

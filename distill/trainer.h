@@ -7,17 +7,38 @@
 #include "distill/checkpoint.h"
 #include "distill/graph.h"
 #include "distill/optimizer.h"
+#include "runtime/device/ranks.h"
 
 /* --- several processes, ranks, that train together (ranks.c) --- */
 
 /* Gradients that ranks add at a time: what a rank needs beside them is no more. */
 enum { PARE_GRADIENT_BUCKET = 1 << 20 };
 
-/* The sum over ranks in the tree of tree_sum.h, in all of them: of (count) f32 or f64. comm: a
-   pare_comm; the function is that of pare_replicas_options. */
-PARE_NODISCARD pare_status pare_ranks_sum(void *comm, pare_dtype dtype, void *x, int64_t count);
 /* What each number is in one rank, and 0 in the others, it becomes in all. */
 PARE_NODISCARD pare_status pare_ranks_join(pare_comm *comm, double *x, int64_t count);
+
+/* How sums travel between ranks. */
+typedef struct pare_rank_sums {
+    pare_ctx *ctx;
+    pare_comm *comm; /* NULL: one rank */
+    pare_device *device;
+    pare_device_ranks *there; /* from device to device; NULL: the hosts add up, by MPI */
+    size_t room;              /* bytes of the device for that */
+    char transport[32];       /* "nccl 2.27.3", "mpi"; "": one rank */
+} pare_rank_sums;
+
+/* From device to device where every rank can, each on a GPU of its own, by one version of NCCL;
+   else an info line says why not. floats: of the gradients. */
+PARE_NODISCARD pare_status pare_rank_sums_open(pare_ctx *ctx, pare_rank_sums *out, pare_comm *comm,
+                                               pare_device *device, size_t floats);
+void pare_rank_sums_close(pare_rank_sums *sums);
+/* The sum over ranks in the tree of tree_sum.h, in all of them: of (count) f32 or f64 of the host.
+   user: pare_rank_sums; the function is that of pare_replicas_options. */
+PARE_NODISCARD pare_status pare_ranks_sum(void *user, pare_dtype dtype, void *x, int64_t count);
+/* The sum over ranks of y, (count) f32 or f64 of the device, after what is in the stream; complete
+   on return. user: pare_rank_sums, with `there`; the function is that of pare_replicas_options. */
+PARE_NODISCARD pare_status pare_rank_sums_make(void *user, pare_stream *stream, pare_dtype dtype,
+                                               void *y, int64_t count);
 
 /* --- a graph on the microbatches of a batch --- */
 
@@ -32,6 +53,7 @@ typedef struct pare_microbatches {
     pare_teacher *teacher;
     const pare_weights *weights;
     pare_comm *comm; /* of the ranks; NULL: one */
+    pare_rank_sums *sums;
     pare_replicas *pool;
     int count;                     /* microbatches of a batch that this rank runs */
     void **given;                  /* (count, wanted of the teacher) */
@@ -147,6 +169,7 @@ struct pare_trainer {
     int64_t *held_sample, held_count; /* whole microbatches */
     bool held_labels; /* they have labels, and all of these are classes of the output */
     int64_t steps;
+    pare_rank_sums sums;
     pare_teacher teacher;
     pare_weights weights;
     pare_train_graph learn, check; /* with gradients; the loss alone */

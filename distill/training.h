@@ -256,6 +256,8 @@ typedef struct pare_distill_result {
     int zero_count;
     pare_distill_score before, after; /* of the student before the first step, of the result */
     char data_hash[33];               /* of the samples trained on, with the times each was read */
+    char transport[32]; /* how gradients of several processes travelled: "nccl 2.27.3", "mpi"; else
+                           "" */
     int64_t resumed;    /* the step it continued from; -1: it began at the beginning */
     int64_t checkpoint; /* step of the checkpoint that is there now; -1: none */
 } pare_distill_result;

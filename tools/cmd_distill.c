@@ -269,6 +269,7 @@ static pare_status report(job *j)
         scaling.start = j->log.start - j->began;
         json_object_set_new(facts, "scaling", pare_scaling_json(&scaling));
     }
+    if (r->transport[0]) json_object_set_new(facts, "transport", json_string(r->transport));
     if (r->estimated) json_object_set_new(facts, "estimated_norms", json_integer(r->estimated));
     pare_print(stdout, "%s\n", j->o->output);
     if (!j->o->common.quiet)

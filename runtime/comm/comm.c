@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/comm/comm.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/rank_sum.h"
 #include "runtime/comm/transport.h"
 
 #include <sched.h>
@@ -83,6 +84,11 @@ pare_status pare_comm_settle(pare_comm *c, pare_status status)
     PARE_TRY(
         pare_comm_checked(c, c->transport->allreduce(c->transport, &worst, 1, PARE_COMM_MAX_I64)));
     return worst ? adopt(c, c->size - (int)(worst >> 8), (pare_status)(worst & 0xff)) : PARE_OK;
+}
+
+pare_status pare_comm_break(pare_comm *c, pare_status status)
+{
+    return c ? pare_comm_checked(c, status) : status;
 }
 
 bool pare_comm_failed(const pare_comm *c) { return c && c->failed != PARE_OK && !c->broken; }
@@ -262,62 +268,42 @@ typedef struct summed {
 ADD(f32, float)
 ADD(f64, double)
 
-/* Any size: to rank 0 along the tree, then back. */
-static pare_status sum_to_first(pare_comm *c, const summed *s, char *data, char *other,
-                                size_t count)
+/* One step of the plan. */
+static pare_status sum_step(pare_comm *c, const summed *s, char *data, char *other,
+                            const pare_rank_sum_step *step)
 {
-    const size_t bytes = count * s->each;
-    for (int step = 1; step < c->size; step *= 2) {
-        if (c->rank % (2 * step)) {
-            PARE_TRY(c->transport->send(c->transport, data, bytes, c->rank - step));
-            break;
-        }
-        if (c->rank + step >= c->size) continue;
-        PARE_TRY(c->transport->receive(c->transport, other, bytes, c->rank + step));
-        s->add(data, other, count);
-    }
-    return c->transport->broadcast(c->transport, data, bytes, 0);
+    pare_transport *t = c->transport;
+    const size_t give = step->give * s->each, take = step->take * s->each;
+    char *const from = data + step->give_at * s->each, *const to = data + step->take_at * s->each;
+    char *const in = step->add ? other : to;
+    if (give && take)
+        PARE_TRY(t->exchange(t, from, give, in, take, step->other));
+    else if (give)
+        PARE_TRY(t->send(t, from, give, step->other));
+    else if (take)
+        PARE_TRY(t->receive(t, in, take, step->other));
+    if (step->add) s->add(to, other, step->take);
+    return PARE_OK;
 }
 
-/* A power of two: neighbours swap halves and add, then pairs, ...; what each then has of the sum
-   goes the way back. Adding is commutative: both orders of two are the same bytes. */
-static pare_status sum_by_halves(pare_comm *c, const summed *s, char *data, char *other,
-                                 size_t count)
+/* MPI scatters and gathers what goes back from rank 0 where it is large. */
+static pare_status sum_steps(pare_comm *c, const summed *s, char *data, char *other, size_t count)
 {
-    size_t first[32], all[32]; /* the part that this rank has before each step */
-    int steps = 0;
-    first[0] = 0;
-    all[0] = count;
-    for (int step = 1; step < c->size; step *= 2, steps++) {
-        const size_t low = all[steps] / 2, high = all[steps] - low, at = first[steps];
-        const bool upper = c->rank & step;
-        const size_t keep = upper ? at + low : at, give = upper ? at : at + low;
-        const size_t kept = upper ? high : low, given = upper ? low : high;
-        PARE_TRY(c->transport->exchange(c->transport, data + give * s->each, given * s->each, other,
-                                        kept * s->each, c->rank ^ step));
-        s->add(data + keep * s->each, other, kept);
-        first[steps + 1] = keep;
-        all[steps + 1] = kept;
-    }
-    while (steps-- > 0) {
-        const size_t mine = first[steps + 1], size = all[steps + 1];
-        const size_t theirs =
-            mine == first[steps] && size < all[steps] ? mine + size : first[steps];
-        PARE_TRY(c->transport->exchange(c->transport, data + mine * s->each, size * s->each,
-                                        data + theirs * s->each, (all[steps] - size) * s->each,
-                                        c->rank ^ (1 << steps)));
-    }
-    return PARE_OK;
+    pare_rank_sum_step step[PARE_RANK_SUM_STEPS];
+    const bool halves = pare_rank_sum_halves(c->size);
+    int adding;
+    const int steps = pare_rank_sum_plan(step, c->rank, c->size, count, &adding);
+    for (int i = 0; i < (halves ? steps : adding); i++)
+        PARE_TRY(sum_step(c, s, data, other, &step[i]));
+    return halves ? PARE_OK : c->transport->broadcast(c->transport, data, count * s->each, 0);
 }
 
 static pare_status sum(pare_comm *c, const summed *s, void *data, size_t count)
 {
     if (!c) return PARE_OK;
-    const bool power = !(c->size & (c->size - 1));
-    char *other = pare_alloc(c->ctx, power ? (count + 1) / 2 : count, s->each);
+    char *other = pare_alloc(c->ctx, pare_rank_sum_room(c->size, count), s->each);
     pare_status st = pare_comm_settle(c, other ? PARE_OK : PARE_MEMORY);
-    if (st == PARE_OK)
-        st = pare_comm_checked(c, (power ? sum_by_halves : sum_to_first)(c, s, data, other, count));
+    if (st == PARE_OK) st = pare_comm_checked(c, sum_steps(c, s, data, other, count));
     pare_free(other);
     return st;
 }

@@ -30,7 +30,7 @@ int pare_comm_launched_size(void);
    process; a program that has called MPI_Init_thread with MPI_THREAD_SERIALIZED itself ends MPI
    itself. */
 PARE_NODISCARD pare_status pare_comm_open(pare_ctx *ctx, pare_comm **out);
-/* Leaves them. After a failure of MPI itself it ends all of them. */
+/* Leaves them. After a failure of MPI itself, or pare_comm_break, it ends all of them. */
 void pare_comm_close(pare_comm *comm);
 
 int pare_comm_rank(const pare_comm *comm);
@@ -51,6 +51,11 @@ bool pare_comm_failed(const pare_comm *comm);
 /* Goes on after a failure that all ranks have and that ends no job: a stop that was asked for. Its
    message is the context's until pare_ctx_clear. Nothing after a failure of MPI itself. */
 void pare_comm_forget(pare_comm *comm);
+
+/* A failure of what ranks do together beside this communicator, in this rank: the others may wait
+   for it there, and are not told. Closing ends all of them, as after a failure of MPI. Returns
+   status. */
+pare_status pare_comm_break(pare_comm *comm, pare_status status);
 
 /* PARE_INPUT in all ranks where one has other bytes than rank 0: "has another WHAT than rank 0". */
 PARE_NODISCARD pare_status pare_comm_same(pare_comm *comm, const char *what, const void *data,

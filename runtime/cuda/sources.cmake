@@ -32,6 +32,7 @@ set(CUDA
   calib/histogram.cu
   calib/pixels.cu
   calib/search.cu
+  comm/rank_sum.cu
   conv/conv_direct.cu
   conv/conv_float.cu
   gemm/blas_epilogue.cu
@@ -52,11 +53,14 @@ set(CUDA_HOST
   matmul_weights.c
   pad.c
   calib/samples.c
+  comm/nccl.c
+  comm/ranks.c
   conv/conv.c
   conv/conv_blas.c
   device/dcgm.c
   device/device.c
   device/error.c
+  device/library.c
   device/monitor.c
   device/nvml.c
   device/nvtx.c

@@ -20,6 +20,7 @@ typedef struct pare_captured_graph
 typedef struct pare_event pare_event; /* a point in a stream's work, with its time */
 typedef struct pare_sample_table pare_sample_table;     /* samples.h */
 typedef struct pare_training_table pare_training_table; /* training.h */
+typedef struct pare_ranks_table pare_ranks_table;       /* ranks.h */
 
 typedef struct pare_backend {
     const char *name; /* "cuda" */
@@ -78,6 +79,7 @@ struct pare_device {
     const pare_sample_table *samples;    /* what it does with samples; NULL: the host does it */
     const pare_training_table *training; /* NULL: it does not train */
     const pare_sharing_table *sharing;   /* NULL: it shares no memory */
+    const pare_ranks_table *ranks;       /* NULL: the host adds up what several processes have */
     int index;
     char name[256];
     char driver[32];     /* the newest CUDA version it serves: "13.0" */

@@ -39,6 +39,10 @@ typedef struct pare_replicas_options {
        host memory, is this pool's sum and becomes that of all, the same in each. Called by the
        thread that runs the pool, in the same order in each. NULL: this pool has all items. */
     pare_status (*sum)(void *user, pare_dtype dtype, void *y, int64_t count);
+    /* The same of y in the device's memory, with `share`, after what is in the stream. NULL: by
+       way of the host. */
+    pare_status (*sum_there)(void *user, pare_stream *stream, pare_dtype dtype, void *y,
+                             int64_t count);
     void *sum_user;
 } pare_replicas_options;
 

@@ -57,7 +57,7 @@ pare_status pare_phases_make(pare_replicas *r)
     r->from = pare_alloc(r->ctx, (size_t)r->options.items, sizeof *r->from);
     r->to = pare_alloc(r->ctx, (size_t)r->options.items, sizeof *r->to);
     if (!r->from || !r->to) return PARE_MEMORY;
-    return device && r->options.sum ? make_whole(r) : PARE_OK;
+    return device && r->options.sum && !r->options.sum_there ? make_whole(r) : PARE_OK;
 }
 
 pare_status pare_phase_run(const pare_replicas *r, pare_runner *runner)
@@ -97,11 +97,23 @@ static const pare_call *call_of(const pare_replicas *r, int replica, int step)
     return &r->replica[replica].runner->call[step];
 }
 
-/* A sum of this pool becomes that of all. */
+/* A sum of this pool becomes that of all, from device to device. */
+static pare_status sum_devices(pare_replicas *r, const pare_slice_sums *s, size_t bytes)
+{
+    const pare_sharing_table *sharing = r->plan->options.device->sharing;
+    void *user = r->options.sum_user;
+    PARE_TRY(r->options.sum_there(user, r->stream, s->dtype, s->y[0], s->count));
+    for (int k = 1; k < s->slices; k++)
+        PARE_TRY(sharing->copy(r->ctx, r->stream, s->y[k], s->y[0], bytes));
+    return PARE_OK;
+}
+
+/* The same by way of the host, or there. */
 static pare_status sum_pools(pare_replicas *r, const pare_slice_sums *s, size_t bytes)
 {
     const pare_backend *b = r->stream ? r->plan->options.device->backend : NULL;
     void *y = b ? r->whole : s->y[0];
+    if (b && r->options.sum_there) return sum_devices(r, s, bytes);
     if (b) PARE_TRY(b->download(r->ctx, r->stream, y, s->y[0], bytes));
     if (b) PARE_TRY(b->sync(r->ctx, r->stream));
     PARE_TRY(r->options.sum(r->options.sum_user, s->dtype, y, s->count));

@@ -27,7 +27,7 @@ struct pare_replicas {
     int phases;            /* 1: nothing is summed */
     const void **from;     /* (items), where there are sums: the terms of one, */
     void **to;             /* and where they go; */
-    void *whole;           /* with a stream and a function for sums: room for one on the host */
+    void *whole;           /* with a stream, and sums by way of the host: room for one */
     pare_workers *workers; /* NULL: one thread */
     /* of one run */
     pare_batch_work work;

@@ -11,6 +11,9 @@
      SIMT_PROCESSORS=N  SIMT_SHARED=BYTES             multiprocessors, and a block's shared memory
      SIMT_POOLS=0                                     no memory pools
      SIMT_BLAS_VERSION=N                              of cuBLAS and cuBLASLt (130100: 13.1.0)
+     SIMT_BLAS=absent  SIMT_NCCL=absent               as where these libraries are not installed
+     SIMT_NCCL_VERSION=N                              of NCCL (22703: 2.27.3)
+     SIMT_NCCL_LIMIT=SECONDS                          a message that waits longer is a fault
      SIMT_FAIL=N:CODE[:sticky]                        the N-th call that can fail returns CODE
      SIMT_CALLS=FILE                                  number and name of each such call
      SIMT_LEAKS=1                                     what was not released is an error at the end
@@ -54,6 +57,7 @@ typedef struct simt_settings {
     int shared; /* bytes of shared memory of a block, at most */
     bool pools; /* has the driver memory pools? */
     int blas;   /* version of cuBLAS and cuBLASLt: 130100 is 13.1.0 */
+    int nccl;   /* version of NCCL: 22703 is 2.27.3 */
 } simt_settings;
 
 extern simt_settings simt_set;

@@ -120,6 +120,7 @@ __attribute__((constructor)) static void read_environment(void)
     simt_set.shared = static_cast<int>(number("SIMT_SHARED", SHARED_MOST));
     simt_set.pools = number("SIMT_POOLS", 1) != 0;
     simt_set.blas = static_cast<int>(number("SIMT_BLAS_VERSION", 130100));
+    simt_set.nccl = static_cast<int>(number("SIMT_NCCL_VERSION", 22703));
     simt_set.driver = static_cast<int>(number("SIMT_DRIVER", 13000));
     simt_set.major = static_cast<int>(number("SIMT_ARCHITECTURE", 90) / 10);
     simt_set.minor = static_cast<int>(number("SIMT_ARCHITECTURE", 90) % 10);

@@ -110,6 +110,7 @@ pare_status pare_cuda_open(pare_ctx *ctx, pare_device **out, int index, size_t m
     d->device.samples = &pare_cuda_samples;
     d->device.training = &pare_cuda_training;
     d->device.sharing = &pare_cuda_sharing;
+    d->device.ranks = &pare_cuda_ranks;
     d->device.index = index;
     d->limit = memory_limit;
     pare_status st = device_fill(ctx, d);

@@ -20,12 +20,14 @@ pare_cuda_blas_slot *pare_cuda_device_blas(pare_device *device);
 pare_cuda_stream_blas *pare_cuda_stream_blas_of(pare_stream *stream);
 void pare_cuda_stream_blas_close(pare_device *device, pare_cuda_stream_blas *blas);
 
-/* What the device does for calibration and training (calib/, train/). */
+/* What the device does for calibration and training, alone and with other processes (calib/,
+   train/, comm/). */
 #ifdef __cplusplus
 extern "C" {
 #endif
 extern const pare_sample_table pare_cuda_samples;
 extern const pare_training_table pare_cuda_training;
+extern const pare_ranks_table pare_cuda_ranks;
 #ifdef __cplusplus
 }
 #endif
