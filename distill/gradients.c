@@ -115,19 +115,27 @@ static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
 pare_status pare_gradients_add(pare_microbatches *s, const pare_weights *w, int slice,
                                const pare_runner *runner)
 {
-    const pare_tree_term term = pare_tree_term_of(slice, w->microbatches);
-    if (w->on_device) return add_there(s, w, term, runner);
-    for (int k = 0; k < w->trained; k++)
-        add_here(w, term, pare_runner_output(runner, s->graph->gradient_at[k]).data, w->item[k].at,
-                 (size_t)w->item[k].tensor->count);
+    if (w->on_device) return add_there(s, w, pare_tree_term_of(slice, w->microbatches), runner);
+    for (int k = 0; !s->overlap && k < w->trained; k++)
+        pare_gradients_add_weight(s, w, k, slice, runner);
+    if (s->overlap) pare_overlap_take(s->overlap, slice, runner);
     return PARE_OK;
+}
+
+void pare_gradients_add_weight(const pare_microbatches *s, const pare_weights *w, int weight,
+                               int slice, const pare_runner *runner)
+{
+    const pare_weight *item = &w->item[weight];
+    add_here(w, pare_tree_term_of(slice, w->microbatches),
+             pare_runner_output(runner, s->graph->gradient_at[weight]).data, item->at,
+             (size_t)item->tensor->count);
 }
 
 pare_status pare_gradients_end_batch(pare_microbatches *s, const pare_weights *w, int batch)
 {
     pare_tree_term term = pare_tree_term_of(batch, w->batches);
     const int levels = pare_tree_levels(w->microbatches);
-    PARE_TRY(sum_ranks(s, w));
+    if (!s->overlap) PARE_TRY(sum_ranks(s, w));
     if (w->batches <= 1) return PARE_OK;
     term.with <<= levels;
     if (term.to >= 0) term.to += levels;

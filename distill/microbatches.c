@@ -28,6 +28,14 @@ static pare_status make_given(pare_microbatches *s)
     return PARE_OK;
 }
 
+/* A failure of the pool is the training's. */
+static pare_status tell(pare_microbatches *s, pare_status st)
+{
+    if (st != PARE_OK && s->run.message[0]) (void)pare_fail(s->ctx, st, "%s", s->run.message);
+    pare_ctx_clear(&s->run);
+    return st;
+}
+
 static pare_status make(pare_microbatches *s, const pare_data *data, int threads)
 {
     s->input_count = pare_inputs_count(s->graph->student);
@@ -46,7 +54,8 @@ static pare_status make(pare_microbatches *s, const pare_data *data, int threads
                                            .sum = s->comm ? pare_ranks_sum : NULL,
                                            .sum_there = s->sums->there ? pare_rank_sums_make : NULL,
                                            .sum_user = s->sums};
-    PARE_TRY(pare_replicas_new(s->ctx, &s->pool, s->graph->plan, &options));
+    pare_ctx_child(&s->run, s->ctx);
+    PARE_TRY(tell(s, pare_replicas_new(&s->run, &s->pool, s->graph->plan, &options)));
     return pare_gradients_open(s);
 }
 
@@ -61,11 +70,13 @@ pare_status pare_microbatches_open(pare_trainer *t, pare_microbatches *out,
                                .sums = &t->sums,
                                .count = t->own_count,
                                .loss_scale = 1};
-    return make(out, t->data, t->options.threads);
+    PARE_TRY(make(out, t->data, t->options.threads));
+    return pare_overlap_open(out, &t->weights, t->options.threads);
 }
 
 void pare_microbatches_free(pare_microbatches *s)
 {
+    pare_overlap_close(s->overlap);
     pare_gradients_close(s);
     if (s->given)
         for (int i = 0; i < s->count * s->teacher->wanted_count; i++) pare_free(s->given[i]);
@@ -116,6 +127,8 @@ static pare_status load_microbatch(pare_microbatches *s, int slice, pare_runner 
 
 static pare_status load(void *user, int64_t slice, pare_replica *replica)
 {
+    const pare_microbatches *s = user;
+    pare_overlap_load(s->overlap, replica->index, (int)slice);
     return load_microbatch(user, (int)slice, replica->runner, replica->worker);
 }
 
@@ -136,7 +149,7 @@ static void select_batch(pare_microbatches *s, const pare_batch *batch, const fl
 }
 
 /* Runs a batch with the weights of a block; the last microbatches of it may be missing, not a part
-   of one. */
+   of one. A failure is in the pool's context. */
 static pare_status run_batch(pare_microbatches *s, const pare_batch *batch, const float *values,
                              pare_microbatch_fn fn, void *user)
 {
@@ -179,7 +192,9 @@ pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
     s->source = batch;
     s->augmented = augmented->inputs ? augmented : NULL;
-    PARE_TRY(run_batch(s, &s->learnt, weights->value, add_slice, &l));
+    pare_overlap_begin(s->overlap);
+    pare_status st = run_batch(s, &s->learnt, weights->value, add_slice, &l);
+    PARE_TRY(tell(s, pare_overlap_end(s->overlap, st)));
     *loss = l.loss;
     PARE_TRY(pare_comm_sum_f64(s->comm, loss, 1));
     return pare_gradients_end_batch(s, weights, index);
@@ -231,12 +246,15 @@ static pare_status run_all(pare_trainer *trainer, pare_reader *reader, const flo
                            tally *t)
 {
     pare_train_pipeline *pipeline = trainer->pipeline;
+    pare_microbatches *checking = &trainer->checking;
     for (;;) {
         const pare_status st = next_batch(trainer, reader, &t->batch);
         PARE_TRY(pare_comm_settle(pipeline ? trainer->options.comm : NULL, st));
         if (!t->batch.count) return PARE_OK;
-        PARE_TRY(pipeline ? pare_train_pipeline_check(pipeline, &t->batch, values, count_slice, t)
-                          : run_batch(&trainer->checking, &t->batch, values, count_slice, t));
+        if (pipeline)
+            PARE_TRY(pare_train_pipeline_check(pipeline, &t->batch, values, count_slice, t));
+        else
+            PARE_TRY(tell(checking, run_batch(checking, &t->batch, values, count_slice, t)));
     }
 }
 

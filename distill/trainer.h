@@ -12,7 +12,7 @@
 /* --- several processes, ranks, that train together (ranks.c) --- */
 
 /* Gradients that ranks add at a time: what a rank needs beside them is no more. */
-enum { PARE_GRADIENT_BUCKET = 1 << 20 };
+enum { PARE_GRADIENT_BUCKET = 1 << 18 };
 
 /* What each number is in one rank, and 0 in the others, it becomes in all. */
 PARE_NODISCARD pare_status pare_ranks_join(pare_comm *comm, double *x, int64_t count);
@@ -47,13 +47,18 @@ PARE_NODISCARD pare_status pare_rank_sums_make(void *user, pare_stream *stream, 
 typedef pare_status (*pare_microbatch_fn)(void *user, int slice, const pare_runner *runner,
                                           void *const *teacher);
 
+/* overlap.c */
+typedef struct pare_overlap pare_overlap;
+
 typedef struct pare_microbatches {
     pare_ctx *ctx;
+    pare_ctx run; /* of the pool: while it runs, sums over ranks may fail in ctx */
     const pare_train_graph *graph;
     pare_teacher *teacher;
     const pare_weights *weights;
     pare_comm *comm; /* of the ranks; NULL: one */
     pare_rank_sums *sums;
+    pare_overlap *overlap; /* NULL: sums over ranks are made when a batch has run */
     pare_replicas *pool;
     int count;                     /* microbatches of a batch that this rank runs */
     void **given;                  /* (count, wanted of the teacher) */
@@ -98,6 +103,24 @@ PARE_NODISCARD pare_status pare_gradients_add(pare_microbatches *microbatches,
                                               const pare_runner *runner);
 PARE_NODISCARD pare_status pare_gradients_end_batch(pare_microbatches *microbatches,
                                                     const pare_weights *weights, int batch);
+
+/* The gradient of one weight, on the host. */
+void pare_gradients_add_weight(const pare_microbatches *microbatches, const pare_weights *weights,
+                               int weight, int slice, const pare_runner *runner);
+
+/* overlap.c: sums over ranks that begin before a batch has run. Nothing on a device, in one rank,
+   with batch statistics, where there is one bucket or one thread. */
+PARE_NODISCARD pare_status pare_overlap_open(pare_microbatches *microbatches, pare_weights *weights,
+                                             int threads);
+void pare_overlap_close(pare_overlap *overlap);
+/* A batch begins, or ends with this status of its run: its own failure, or that of a sum. NULL is
+   fine. */
+void pare_overlap_begin(pare_overlap *overlap);
+PARE_NODISCARD pare_status pare_overlap_end(pare_overlap *overlap, pare_status status);
+/* A replica is to run a microbatch; NULL is fine. */
+void pare_overlap_load(pare_overlap *overlap, int replica, int slice);
+/* In place of pare_gradients_add: adds what was not added yet. */
+void pare_overlap_take(pare_overlap *overlap, int slice, const pare_runner *runner);
 
 /* Fails with the first node whose result is not finite when the batch last learnt from is run
    again, in the first rank that has one; what: the reason for the search ("step 3: the loss is

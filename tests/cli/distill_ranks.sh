@@ -43,6 +43,9 @@ trains_alike batchnorm "2 8" $norms --steps 4 --accumulate 2 --bn-estimate 64 --
 trains_alike batchnorm_half "4" $norms --steps 4 --bn half --bn-estimate 0
 trains_alike moved "4" $cnn --steps 3 --augment flip,shift:2
 trains_alike mixed "4" $cnn --steps 3 --augment flip,mixup:0.4
+trains_alike overlap "2 4" $cnn --steps 4 --validate-every 2 --threads 2 --accumulate 2
+if mpirun 2 "$pare" distill -v $cnn --steps 1 --threads 2 -o out.onnx 2>&1 | grep -q "while microbatches still run backward: 2 buckets"; then pass overlaps; else fail overlaps "no word of it"; fi
+trains_alike overlap_attention "2" --teacher "$zoo/vit.onnx" --student "$zoo/vit.onnx" $train --samples 600 --batch 16 --steps 3 --threads 3
 trains_alike qat "1 2 4" $cnn --steps 5 --qat int8 --validate-every 2
 trains_alike few_held_out "8" $mlp --range 0:40 --batch 8 --steps 3
 
@@ -109,6 +112,9 @@ large="$pare distill -q --teacher $zoo/mlp.onnx --student half.onnx --data large
 refuses not_finite_in_one 1 "half.onnx: step|infinity" $large
 sed 's/^pare: //' .test.err >.test.words
 refuses not_finite 1 "pare: rank 2 (|$(cat .test.words)" mpirun 4 $large
+
+look="$pare distill -q --teacher $zoo/cnn.onnx --student $zoo/cnn.onnx --data large.h5 --batch 32 --steps 3 --seed 2 --threads 2 -o no.onnx"
+refuses not_finite_in_overlap 1 "cnn.onnx: step|infinity" mpirun 2 $look
 
 # --- what does not fit together: one message, nothing is written ---
 refuses three 2 "half.onnx: 3 processes cannot share the 8 microbatches" mpirun 3 $distill -o no.onnx
