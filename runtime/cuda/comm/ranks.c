@@ -56,12 +56,13 @@ static void give_up(pare_device_ranks *r)
     r->comm = NULL;
 }
 
-/* What NCCL says of a rank that is gone comes before its launcher has ended the job; a rank of its
-   own place later than the others speaks where no one has. */
+/* NCCL tells of a rank that is gone before the rank itself, or its launcher, has ended the job. One
+   rank after the other speaks where no one has done so. */
 static pare_status fail_remote(pare_ctx *ctx, const pare_device_ranks *r, const char *text)
 {
     const int rank = r->options.rank;
-    pare_sleep_ms(1000 + 250 * (rank < 12 ? rank : 12));
+    const double until = pare_seconds() + 3 + 0.25 * (rank < 12 ? rank : 12);
+    while (pare_seconds() < until) pare_sleep_ms(50); /* a launcher's signals end no wait */
     return PARE_FAIL(ctx, IO, "a process that shares the work is gone, NCCL says in rank %d: %s",
                      rank, text);
 }
