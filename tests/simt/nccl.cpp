@@ -6,6 +6,7 @@
 #include "nccl_table.h"
 #include "nccl_wire.h"
 #include "simt_device.h"
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -99,7 +100,8 @@ void join(communicator *c)
 bool is_config(const pare_nccl_config *c)
 {
     return c && c->size == sizeof *c && c->magic == PARE_NCCL_CONFIG_MAGIC &&
-           c->version >= PARE_NCCL_OLDEST && !c->blocking; // blocking calls are not modelled
+           c->version >= PARE_NCCL_OLDEST && !c->blocking && // blocking calls are not modelled
+           c->later == INT_MIN;
 }
 
 // --- groups ---

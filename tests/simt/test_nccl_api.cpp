@@ -29,6 +29,8 @@ SAME(offsetof(pare_nccl_config, size), offsetof(ncclConfig_t, size));
 SAME(offsetof(pare_nccl_config, magic), offsetof(ncclConfig_t, magic));
 SAME(offsetof(pare_nccl_config, version), offsetof(ncclConfig_t, version));
 SAME(offsetof(pare_nccl_config, blocking), offsetof(ncclConfig_t, blocking));
+SAME(offsetof(pare_nccl_config, later), offsetof(ncclConfig_t, cgaClusterSize));
+SAME(sizeof(pare_nccl_config), offsetof(ncclConfig_t, minCTAs));
 
 int main()
 {

@@ -12,6 +12,7 @@
 #include "runtime/cuda/device/error.h"
 #include "runtime/device/ranks.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,7 +116,8 @@ static pare_status join(pare_ctx *ctx, pare_device_ranks *r, const void *from)
     pare_nccl_config config = {.size = sizeof config,
                                .magic = PARE_NCCL_CONFIG_MAGIC,
                                .version = PARE_NCCL_OLDEST,
-                               .blocking = 0};
+                               .blocking = 0,
+                               .later = INT_MIN};
     pare_nccl_id id;
     memcpy(&id, from, sizeof id);
     PARE_CUDA_TRY(ctx, cudaSetDevice(r->device->index));
