@@ -3,6 +3,7 @@
    of what GPUs hold go from GPU to GPU where all can; MPI carries what that takes to begin, and
    before each sum the news that no rank has failed. */
 #include "distill/trainer.h"
+#include "runtime/base/clock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -96,13 +97,14 @@ static pare_status share_id(const pare_rank_sums *s, void *id, char *why)
     return *why ? PARE_OK : pare_comm_broadcast(s->comm, id, PARE_RANKS_ID, 0);
 }
 
-/* The reason of the lowest rank that has one. */
-static pare_status share_why(const pare_rank_sums *s, char *why)
+/* The reason of the lowest rank that has one, rather of one that did not just wait for others. */
+static pare_status share_why(const pare_rank_sums *s, bool waited, char *why)
 {
     const int size = pare_comm_size(s->comm), rank = pare_comm_rank(s->comm);
-    int64_t worst = *why ? size - rank : 0;
+    int64_t worst = *why ? size - rank + (waited ? 0 : size) : 0;
     PARE_TRY(pare_comm_allreduce(s->comm, &worst, 1, PARE_COMM_MAX_I64));
-    return worst ? pare_comm_broadcast(s->comm, why, WHY, size - (int)worst) : PARE_OK;
+    const int root = size - 1 - (int)((worst + size - 1) % size);
+    return worst ? pare_comm_broadcast(s->comm, why, WHY, root) : PARE_OK;
 }
 
 /* All join, or none. */
@@ -119,9 +121,10 @@ static pare_status join_devices(pare_rank_sums *s, size_t floats, char *why)
     const pare_ranks_table *ranks = s->device->ranks;
     PARE_TRY(share_id(s, id, why));
     if (*why) return PARE_OK;
+    const double start = pare_seconds();
     pare_status st = ranks->open(s->ctx, &s->there, s->device, id, &options);
     if (st != PARE_OK) note_why(s->ctx, st, why);
-    st = share_why(s, why);
+    st = share_why(s, pare_seconds() - start >= JOINING, why);
     s->room = options.room;
     if (st != PARE_OK || *why) pare_rank_sums_close(s);
     return st;

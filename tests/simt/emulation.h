@@ -14,7 +14,8 @@
      SIMT_BLAS=absent  SIMT_NCCL=absent               as where these libraries are not installed
      SIMT_NCCL_VERSION=N                              of NCCL (22703: 2.27.3)
      SIMT_NCCL_LIMIT=SECONDS                          a message that waits longer is a fault
-     SIMT_FAIL=N:CODE[:sticky]                        the N-th call that can fail returns CODE
+     SIMT_FAIL=[NAME/]N:CODE[:sticky]                 the N-th call (of that name) that can fail
+                                                      returns CODE
      SIMT_CALLS=FILE                                  number and name of each such call
      SIMT_LEAKS=1                                     what was not released is an error at the end
    A fork after the first call is a fault (SIMT_FORKS=1: is not). A fault ends the process with

@@ -138,6 +138,7 @@ struct work {
     work_kind kind;
     std::string shape; /* what a graph update may not change */
     std::function<void()> run;
+    std::function<bool()> ready = nullptr; /* may it run? Asked again and again; NULL: yes */
 };
 /* Queues work (or captures it); returns what the CUDA call returns. */
 cudaError_t enqueue(cudaStream_t stream, work w);

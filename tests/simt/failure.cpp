@@ -17,7 +17,8 @@ namespace simt
 
 static uint64_t calls, fail_call;
 static int fail_code;
-static bool fail_sticky;
+static bool fail_sticky, failed; // it has failed once
+static char fail_name[64];        // of the calls that are counted for it; "": all
 static FILE *list; // of the calls
 static uint64_t generator = 88172645463325252u;
 static std::map<std::string, int> &live(void)
@@ -73,15 +74,18 @@ call::call(const char *name) : guard(lock()), code(0)
     if (list) fprintf(list, "%llu %s\n", static_cast<unsigned long long>(calls), name);
     calls_of()[name]++;
     if (in_host_work()) code = cudaErrorNotPermitted;
-    if (!fail_call || calls < fail_call || (calls > fail_call && !fail_sticky)) return;
+    const uint64_t at = !*fail_name ? calls : !strcmp(fail_name, name) ? calls_of()[name] : 0;
+    if (!fail_call || ((at < fail_call || (at > fail_call && !fail_sticky)) && !device_lost()))
+        return;
     code = fail_code;
+    failed = true;
     if (getenv("SIMT_SAY"))
         say("%s, call %llu, fails on demand", name, static_cast<unsigned long long>(calls));
 }
 
 bool device_lost(void)
 {
-    return fail_call && fail_sticky && calls >= fail_call;
+    return fail_sticky && failed;
 }
 
 static int choice(const char *variable, const char *const names[], int count, int otherwise)
@@ -128,7 +132,10 @@ __attribute__((constructor)) static void read_environment(void)
     if (const char *path = getenv("SIMT_CALLS")) list = fopen(path, "we");
     if (const char *text = getenv("SIMT_FAIL")) {
         char *end;
-        uint64_t n = strtoull(text, &end, 0);
+        const char *slash = strchr(text, '/');
+        if (slash)
+            snprintf(fail_name, sizeof fail_name, "%.*s", static_cast<int>(slash - text), text);
+        uint64_t n = strtoull(slash ? slash + 1 : text, &end, 0);
         int code = *end == ':' ? static_cast<int>(strtol(end + 1, &end, 0)) : 2;
         simt_fail_at(n, code, !strcmp(end, ":sticky"));
     }
@@ -155,6 +162,7 @@ void simt_fail_at(uint64_t n, int code, bool sticky)
     fail_call = n && code ? calls + n : 0;
     fail_code = code;
     fail_sticky = sticky;
+    failed = false;
 }
 
 uint64_t simt_calls(void)

@@ -6,6 +6,7 @@
 #include "nccl_table.h"
 #include "nccl_wire.h"
 #include "simt_device.h"
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -91,7 +92,7 @@ int judge(const communicator &c)
 void join(communicator *c)
 {
     if (c->joined || c->status != PARE_NCCL_IN_PROGRESS) return;
-    if (wire_join(c->w) != WIRE_OPEN) return;
+    if (wire_join(c->w) != WIRE_DONE) return;
     c->joined = true;
     c->status = judge(*c);
 }
@@ -99,7 +100,8 @@ void join(communicator *c)
 bool is_config(const pare_nccl_config *c)
 {
     return c && c->size == sizeof *c && c->magic == PARE_NCCL_CONFIG_MAGIC &&
-           c->version >= PARE_NCCL_OLDEST && !c->blocking; // blocking calls are not modelled
+           c->version >= PARE_NCCL_OLDEST && !c->blocking && // blocking calls are not modelled
+           c->later == INT_MIN;
 }
 
 // --- groups ---
@@ -114,22 +116,31 @@ std::string words_of(uint64_t number, const std::vector<wire_message> &messages)
     return text;
 }
 
-void run_group(communicator *c, uint64_t number, std::vector<wire_message> messages)
+typedef std::shared_ptr<wire_group> group_ref;
+
+// As long as a rank that is gone is not given up, the stream stands.
+bool group_ready(communicator *c, uint64_t number, wire_group *g)
 {
-    if (number != ++c->ran)
+    if (number != c->ran + 1)
         simt_fault("NCCL: group %llu of rank %d runs before group %llu: they are in different "
                    "streams",
                    static_cast<unsigned long long>(number), c->rank,
-                   static_cast<unsigned long long>(c->ran));
-    if (c->status != PARE_NCCL_SUCCESS) return; // given up, or it failed before
-    for (const wire_message &m : messages)
+                   static_cast<unsigned long long>(c->ran + 1));
+    if (c->status != PARE_NCCL_SUCCESS) return c->status != PARE_NCCL_REMOTE_ERROR;
+    device_open();
+    for (const wire_message &m : g->messages)
         if (!device_covers(m.data, m.bytes))
             simt_fault("NCCL: a message runs when its device memory is gone");
-    if (wire_run(c->w, messages, words_of(number, messages).c_str()) != WIRE_OPEN) {
-        c->status = PARE_NCCL_REMOTE_ERROR;
-        return;
-    }
-    for (const wire_message &m : messages)
+    const wire_state state = wire_go_on(c->w, g);
+    device_close();
+    if (state == WIRE_GONE) c->status = PARE_NCCL_REMOTE_ERROR;
+    return state == WIRE_DONE;
+}
+
+void end_group(communicator *c, const wire_group &g)
+{
+    c->ran++;
+    for (const wire_message &m : g.messages)
         if (check && !m.send) check->written(m.data, m.bytes);
 }
 
@@ -156,9 +167,11 @@ int close_group(void)
     }
     check_overlaps(messages);
     const uint64_t number = ++c->called;
-    const cudaError_t e = enqueue(mine[0].stream, {WORK_LIBRARY, "NCCL", [c, number, messages]() {
-                                                       run_group(c.get(), number, messages);
-                                                   }});
+    const group_ref g =
+        std::make_shared<wire_group>(wire_group{messages, words_of(number, messages), false, 0});
+    const cudaError_t e = enqueue(
+        mine[0].stream, {WORK_LIBRARY, "NCCL", [c, g]() { end_group(c.get(), *g); },
+                         [c, g, number]() { return group_ready(c.get(), number, g.get()); }});
     if (e) return PARE_NCCL_CUDA_ERROR;
     return PARE_NCCL_IN_PROGRESS;
 }

@@ -179,16 +179,16 @@ static void answer_callers(wire *w)
 
 wire_state wire_join(wire *w)
 {
-    wire_state state = WIRE_OPEN;
+    wire_state state = WIRE_DONE;
     answer_callers(w);
     for (int rank = 0; rank < w->mine.size; rank++) {
         peer &p = w->peers[static_cast<size_t>(rank)];
         if (rank == w->mine.rank || p.known) continue;
         if (rank < w->mine.rank && p.socket < 0) call_lower(w, rank);
         if (p.socket >= 0) p.known = heard(p.socket, &p.hello);
-        if (!p.known) state = WIRE_JOINING;
+        if (!p.known) state = WIRE_BUSY;
     }
-    if (state != WIRE_OPEN) return state;
+    if (state != WIRE_DONE) return state;
     note(w, "has joined");
     shm_unlink(("/" + w->name).c_str()); // all have it open
     return state;
@@ -285,7 +285,7 @@ static std::vector<int> left_of(const wire *w, const std::vector<wire_message> &
     return left;
 }
 
-static void wait_some(wire *w, const std::vector<int> &left)
+static void move_all(wire *w, const std::vector<int> &left)
 {
     std::vector<struct pollfd> polled;
     for (int rank : left) {
@@ -293,36 +293,42 @@ static void wait_some(wire *w, const std::vector<int> &left)
         const short out = p.out.empty() ? 0 : POLLOUT;
         polled.push_back({p.socket, static_cast<short>(POLLIN | out), 0});
     }
-    poll(polled.data(), polled.size(), 20);
+    poll(polled.data(), polled.size(), 0);
     for (size_t i = 0; i < left.size(); i++)
         move_bytes(w->peers[static_cast<size_t>(left[i])], polled[i].revents);
 }
 
-wire_state wire_run(wire *w, std::vector<wire_message> &all, const char *what)
+static void begin(wire *w, wire_group *g)
 {
-    const double start = seconds_now();
-    note(w, (std::string("is in ") + what).c_str());
-    for (const wire_message &m : all)
+    g->begun = true;
+    g->start = seconds_now();
+    note(w, ("is in " + g->what).c_str());
+    for (const wire_message &m : g->messages)
         if (!m.send)
             put(w->peers[static_cast<size_t>(m.other)], {WAITS, m.type, m.count, 0}, nullptr);
-    for (;;) {
-        for (const wire_message &m : all) answer_waits(w, all, m.other);
-        const std::vector<int> left = left_of(w, all);
-        if (left.empty()) break;
-        wait_some(w, left);
-        for (int rank : left) {
-            take(w, all, rank);
-            if (w->peers[static_cast<size_t>(rank)].gone && first_open(all, false, rank))
-                return WIRE_GONE;
-            if (w->peers[static_cast<size_t>(rank)].gone && first_open(all, true, rank))
-                return WIRE_GONE;
-        }
-        if (seconds_now() - start > limit())
-            simt_fault("NCCL: no end after %g s: rank %d %s; rank %d %s", limit(), w->mine.rank,
-                       line_of(w, w->mine.rank), left[0], line_of(w, left[0]));
+}
+
+wire_state wire_go_on(wire *w, wire_group *g)
+{
+    if (!g->begun) begin(w, g);
+    for (const wire_message &m : g->messages) answer_waits(w, g->messages, m.other);
+    const std::vector<int> left = left_of(w, g->messages);
+    move_all(w, left);
+    for (int rank : left) {
+        take(w, g->messages, rank);
+        answer_waits(w, g->messages, rank);
+        const bool open =
+            first_open(g->messages, false, rank) || first_open(g->messages, true, rank);
+        if (open && w->peers[static_cast<size_t>(rank)].gone) return WIRE_GONE;
     }
-    note(w, (std::string("has done ") + what).c_str());
-    return WIRE_OPEN;
+    if (left_of(w, g->messages).empty()) {
+        note(w, ("has done " + g->what).c_str());
+        return WIRE_DONE;
+    }
+    if (seconds_now() - g->start > limit())
+        simt_fault("NCCL: no end after %g s: rank %d %s; rank %d %s", limit(), w->mine.rank,
+                   line_of(w, w->mine.rank), left[0], line_of(w, left[0]));
+    return WIRE_BUSY;
 }
 
 } // namespace simt

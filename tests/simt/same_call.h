@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Are two functions called alike, as the calling convention sees it? Pointers go with pointers,
-// integers and enumerations with those of the same size.
+// integers and enumerations, and structures, with those of the same size.
 #ifndef PARE_SIMT_SAME_CALL_H
 #define PARE_SIMT_SAME_CALL_H
 
@@ -10,6 +10,8 @@ template <class A, class B> constexpr bool same_argument()
 {
     if (std::is_pointer<A>::value || std::is_pointer<B>::value)
         return std::is_pointer<A>::value && std::is_pointer<B>::value;
+    if (std::is_class<A>::value || std::is_class<B>::value)
+        return std::is_class<A>::value && std::is_class<B>::value && sizeof(A) == sizeof(B);
     bool whole = (std::is_integral<A>::value || std::is_enum<A>::value) &&
                  (std::is_integral<B>::value || std::is_enum<B>::value);
     return whole && sizeof(A) == sizeof(B);

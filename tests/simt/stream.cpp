@@ -5,6 +5,7 @@
 #include "simt_device.h"
 #include <algorithm>
 #include <set>
+#include <unistd.h>
 
 namespace simt
 {
@@ -82,7 +83,8 @@ static bool may_run(const stream *s)
     if (s->stream.empty()) return false;
     for (const point_ref &p : s->stream.front().after)
         if (!p->reached) return false;
-    return true;
+    const work &w = s->stream.front().w;
+    return !w.ready || device_lost() || w.ready();
 }
 
 static void run_first(stream *s)
@@ -118,6 +120,22 @@ static bool step_any(const stream *not_this)
     return false;
 }
 
+// Nothing can run: is that because work waits for another process?
+static bool waits_outside(void)
+{
+    for (size_t i = 0; i <= all_streams().size(); i++) {
+        const stream *s = nth_stream(i);
+        if (!s->stream.empty() && s->stream.front().w.ready) return true;
+    }
+    return false;
+}
+
+static void wait_outside(void)
+{
+    if (!waits_outside()) simt_fault("streams wait for each other");
+    usleep(200);
+}
+
 void drain(stream *s)
 {
     while (!s->stream.empty()) {
@@ -125,19 +143,24 @@ void drain(stream *s)
         if (may_run(s))
             run_first(s);
         else if (!step_any(s))
-            simt_fault("streams wait for each other");
+            wait_outside();
     }
 }
 
 void drain_all(void)
 {
-    while (step_any(nullptr)) {
+    for (;;) {
+        while (step_any(nullptr)) {
+        }
+        if (!waits_outside()) return;
+        wait_outside();
     }
 }
 
 static void progress(void)
 {
-    if (simt_set.streams == SIMT_EAGER) drain_all();
+    while (simt_set.streams == SIMT_EAGER && step_any(nullptr)) {
+    }
     if (simt_set.streams == SIMT_SHUFFLED)
         for (unsigned i = random_number() % 4; i; i--) step_any(nullptr);
 }
@@ -400,7 +423,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle)
                 if (may_run(s))
                     run_first(s);
                 else if (!step_any(s))
-                    simt_fault("streams wait for each other");
+                    wait_outside();
             }
         }
     }

@@ -4,7 +4,7 @@
 #include "nccl_table.h"
 #include "testing.h"
 
-#include <fcntl.h>
+#include <limits.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ static void settle(side *s, int status, const char *call)
 
 static void join_as(side *s, int device)
 {
-    pare_nccl_config config = {sizeof config, PARE_NCCL_CONFIG_MAGIC, PARE_NCCL_OLDEST, 0};
+    pare_nccl_config config = {sizeof config, PARE_NCCL_CONFIG_MAGIC, PARE_NCCL_OLDEST, 0, INT_MIN};
     pare_nccl_id id = {"simt-nccl-"};
     const char *job = getenv("TEST_JOB");
     memcpy(id.bytes + 10, job, strlen(job));
@@ -103,9 +103,9 @@ static void alone(side *s) /* without a group, one after the other */
 
 static void end_of(side *s)
 {
-    (void)cudaStreamSynchronize(s->stream);
     int status = PARE_NCCL_SUCCESS;
-    (void)s->nccl.state(s->comm, &status);
+    while (cudaStreamQuery(s->stream) == cudaErrorNotReady && !status)
+        (void)s->nccl.state(s->comm, &status);
     fprintf(stderr, "rank %d ends with: %s\n", s->rank, s->nccl.text(status));
     _exit(1);
 }

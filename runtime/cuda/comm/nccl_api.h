@@ -36,6 +36,7 @@ typedef struct pare_nccl_config {
     size_t size;
     unsigned magic, version;
     int blocking;
+    int later; /* no member of 2.14; INT_MIN leaves the one that came there as it is */
 } pare_nccl_config;
 #define PARE_NCCL_CONFIG_MAGIC 0xcafebeef
 

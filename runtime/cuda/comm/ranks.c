@@ -12,6 +12,7 @@
 #include "runtime/cuda/device/error.h"
 #include "runtime/device/ranks.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,12 +57,13 @@ static void give_up(pare_device_ranks *r)
     r->comm = NULL;
 }
 
-/* What NCCL says of a rank that is gone comes before its launcher has ended the job; a rank of its
-   own place later than the others speaks where no one has. */
+/* NCCL tells of a rank that is gone before the rank itself, or its launcher, has ended the job. One
+   rank after the other speaks where no one has done so. */
 static pare_status fail_remote(pare_ctx *ctx, const pare_device_ranks *r, const char *text)
 {
     const int rank = r->options.rank;
-    pare_sleep_ms(1000 + 250 * (rank < 12 ? rank : 12));
+    const double until = pare_seconds() + 3 + 0.25 * (rank < 12 ? rank : 12);
+    while (pare_seconds() < until) pare_sleep_ms(50); /* a launcher's signals end no wait */
     return PARE_FAIL(ctx, IO, "a process that shares the work is gone, NCCL says in rank %d: %s",
                      rank, text);
 }
@@ -114,7 +116,8 @@ static pare_status join(pare_ctx *ctx, pare_device_ranks *r, const void *from)
     pare_nccl_config config = {.size = sizeof config,
                                .magic = PARE_NCCL_CONFIG_MAGIC,
                                .version = PARE_NCCL_OLDEST,
-                               .blocking = 0};
+                               .blocking = 0,
+                               .later = INT_MIN};
     pare_nccl_id id;
     memcpy(&id, from, sizeof id);
     PARE_CUDA_TRY(ctx, cudaSetDevice(r->device->index));
