@@ -14,6 +14,7 @@
 #include "runtime/eval/roofline.h"
 #include "runtime/exec/batch.h"
 #include "runtime/exec/exec.h"
+#include "runtime/exec/shards.h"
 #include "runtime/exec/stages.h"
 #include "runtime/exec/step_times.h"
 #include "runtime/graph/graph.h"

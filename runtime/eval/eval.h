@@ -5,6 +5,7 @@
 
 #include "formats/data.h"
 #include "runtime/comm/comm.h"
+#include "runtime/exec/shards.h"
 #include "runtime/eval/stats.h"
 #include "runtime/exec/exec.h"
 
@@ -27,6 +28,16 @@ PARE_NODISCARD pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **ou
                                               const pare_data_input *inputs, int input_count,
                                               const pare_plan_options *options);
 void pare_predictor_free(pare_predictor *predictor);
+
+/* Before the first plan: ranks share the model by tensor parallelism (exec/shards.h). They then
+   call the same functions for the same samples; each has all outputs, which are those of one
+   process, byte for byte, and the status of the first that failed. comm NULL: this process has all
+   of it. PARE_UNSUPPORTED: too many ranks. */
+PARE_NODISCARD pare_status pare_predictor_share(pare_predictor *predictor, pare_comm *comm);
+/* How it is cut, once it is planned; *activations: bytes of a run's buffer in this rank, *runs:
+   runs side by side. NULL: it is not shared. */
+const pare_plan_sharding *pare_predictor_sharding(const pare_predictor *predictor,
+                                                  size_t *activations, int *runs);
 
 /* Runs count samples; a model with a fixed batch runs in pieces of it, the last one filled up.
    PARE_INPUT where an output has no row per sample, unless each runs alone. */

@@ -103,29 +103,14 @@ static size_t run_bytes_result(const pare_pipeline *p)
 
 /* --- planning --- */
 
-/* most: rows of a run; 0: no limit. */
-static pare_status stage_plan(pare_pipeline *p, const wanted *w, int most)
-{
-    pare_predictor_free(p->predictor);
-    p->predictor = NULL;
-    PARE_TRY(pare_predictor_new(p->ctx, &p->predictor, w->model, w->data, w->inputs, w->input_count,
-                                &w->options));
-    p->predictor->most = most;
-    return pare_predictor_prepare(p->predictor, p->batch, p->all, &p->plan.to_come);
-}
-
-/* A device without room for a run of all rows has a plan for fewer. Then all ranks plan for as few,
-   until they agree: other rows may have another cut. */
+/* Other rows may have another cut, so ranks plan for as many. */
 static pare_status plan_stage(pare_pipeline *p, const wanted *w)
 {
-    int64_t rows[2] = {0, 0}; /* the most in a rank, and the fewest with a sign */
-    do {
-        PARE_TRY(pare_comm_settle(p->comm, stage_plan(p, w, (int)-rows[1])));
-        rows[0] = p->predictor->rows;
-        rows[1] = -p->predictor->rows;
-        PARE_TRY(pare_comm_allreduce(p->comm, rows, 2, PARE_COMM_MAX_I64));
-    } while (rows[0] != -rows[1]);
-    return PARE_OK;
+    pare_status st = pare_predictor_new(p->ctx, &p->predictor, w->model, w->data, w->inputs,
+                                        w->input_count, &w->options);
+    PARE_TRY(pare_comm_settle(p->comm, st));
+    PARE_TRY(pare_predictor_agree(p->predictor, p->comm, (int)p->batch));
+    return pare_predictor_prepare(p->predictor, p->batch, p->all, &p->plan.to_come);
 }
 
 static pare_status check_cut(pare_pipeline *p)

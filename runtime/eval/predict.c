@@ -4,6 +4,7 @@
    Sums may change with the rows that a plan has, so a plan's rows follow from the batch alone:
    outputs are the same with any number of threads. */
 #include "runtime/eval/predict.h"
+#include "runtime/exec/shards.h"
 
 #include <string.h>
 
@@ -75,7 +76,7 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     return st;
 }
 
-static void close_plan(pare_predictor *p)
+void pare_predictor_unplan(pare_predictor *p)
 {
     pare_replicas_free(p->pool);
     pare_plan_free(p->plan);
@@ -86,7 +87,7 @@ static void close_plan(pare_predictor *p)
 void pare_predictor_free(pare_predictor *p)
 {
     if (!p) return;
-    close_plan(p);
+    pare_predictor_unplan(p);
     for (int i = 0; p->out && i < p->output_count; i++) pare_output_rows_free(&p->out[i]);
     pare_free(p->out);
     pare_free(p->shape);
@@ -157,10 +158,9 @@ static int rows_of_plan(const pare_predictor *p, int count)
     return p->most && rows > p->most ? p->most : rows;
 }
 
-/* Makes the plan at the first batch. It serves all batches, so that a shorter last one needs no
-   second copy of the weights. On a device it is made for half the rows, again and again, where its
-   memory does not hold them. */
-static pare_status find_plan(pare_predictor *p, int count)
+/* The plan serves all batches, so that a shorter last one needs no second copy of the weights. On a
+   device it is made for half the rows, again and again, where its memory does not hold them. */
+pare_status pare_predictor_plan(pare_predictor *p, int count)
 {
     if (p->pool) return PARE_OK;
     const int wanted = rows_of_plan(p, count);
@@ -168,12 +168,12 @@ static pare_status find_plan(pare_predictor *p, int count)
     pare_status st = open_plan(p);
     while (st == PARE_MEMORY && p->options.device && !p->fixed && p->rows > 1) {
         pare_ctx_clear(p->ctx);
-        close_plan(p); /* and what it holds on the device */
+        pare_predictor_unplan(p); /* and what it holds on the device */
         p->rows = (p->rows + 1) / 2;
         st = open_plan(p);
     }
     if (st != PARE_OK) {
-        close_plan(p);
+        pare_predictor_unplan(p);
         return st;
     }
     if (p->rows < wanted)
@@ -181,6 +181,12 @@ static pare_status find_plan(pare_predictor *p, int count)
                  "%s: the device's memory does not hold %d samples at once; %d are run at a time",
                  p->model->path, wanted, p->rows);
     return PARE_OK;
+}
+
+static pare_status find_plan(pare_predictor *p, int count)
+{
+    if (p->pool) return PARE_OK;
+    return p->comm ? pare_predictor_shard(p, count) : pare_predictor_plan(p, count);
 }
 
 static int units_of(const pare_predictor *p, int count) { return (count + p->rows - 1) / p->rows; }
@@ -199,6 +205,8 @@ static size_t batch_bytes(const pare_predictor *p, int count)
         const pare_value *v = pare_plan_output(p->plan, i);
         if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) kept += bytes;
     }
+    const pare_plan_sharding *s = pare_plan_sharding_of(p->plan);
+    if (s) each += 2 * s->largest; /* messages */
     return (size_t)(units < threads ? units : threads) * each + kept * (size_t)units;
 }
 
@@ -262,5 +270,5 @@ pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
     PARE_TRY(find_plan(p, count));
     p->inputs = inputs;
     p->count = count;
-    return pare_predictor_collect(p, units_of(p, count));
+    return pare_comm_settle(p->comm, pare_predictor_collect(p, units_of(p, count)));
 }

@@ -31,6 +31,8 @@ struct pare_predictor {
     bool alone; /* each sample is a run, whose outputs are all its own */
     pare_plan_options options;
     pare_input_shape *shape; /* (inputs) */
+    pare_comm *comm; /* ranks that each have a shard of the model; NULL: this process has all */
+    pare_gatherer gatherer;
     pare_plan *plan;
     pare_replicas *pool;
     int rows;              /* of the plan, into which every batch is filled */
@@ -40,6 +42,16 @@ struct pare_predictor {
     int count;
 };
 
+/* Makes plan and pool for batches of `count`, at the first call. */
+PARE_NODISCARD pare_status pare_predictor_plan(pare_predictor *predictor, int count);
+/* Frees them. */
+void pare_predictor_unplan(pare_predictor *predictor);
+/* Makes them in all ranks. A device without room for a run of all rows has a plan for fewer; then
+   all ranks plan for as few, until they agree. */
+PARE_NODISCARD pare_status pare_predictor_agree(pare_predictor *predictor, pare_comm *comm,
+                                                int count);
+/* The same of a predictor that ranks share; all have cut the model alike (sharded.c). */
+PARE_NODISCARD pare_status pare_predictor_shard(pare_predictor *predictor, int count);
 /* Gives a replica the inputs of a run. */
 PARE_NODISCARD pare_status pare_predictor_load(void *user, int64_t unit, pare_replica *replica);
 /* Rows of the batch in a run; the last one may have fewer than the plan. */

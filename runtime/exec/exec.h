@@ -35,6 +35,14 @@ typedef struct pare_placed {
                    output: NULL */
 } pare_placed;
 
+/* What processes give each other that have a part of a plan each (shards.h). */
+typedef struct pare_gatherer {
+    /* all: what every process has, in their order; of process r bytes[r] bytes. Called in the same
+       order in each, by one thread at a time. */
+    pare_status (*gather)(void *user, const void *mine, const size_t *bytes, void *all);
+    void *user;
+} pare_gatherer;
+
 typedef struct pare_plan_options {
     int threads;           /* inside one run; 0: all cores */
     pare_device *device;   /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
@@ -54,6 +62,11 @@ typedef struct pare_plan_options {
                           stage number `stage`, from 0: inputs are the tensors that cross to it, in
                           the memory order that they were made in, outputs those that leave it.
                           PARE_UNSUPPORTED: control flow, or shapes that only a run knows */
+    int shard, shards; /* shards above 1: products are cut (shards.h), and the plan has the part
+                          number `shard`, from 0, of each. PARE_UNSUPPORTED: as with stages;
+                          PARE_INPUT: no product can be cut */
+    const pare_gatherer *gatherer; /* with shards: how parts meet; it must outlive the plan. NULL:
+                                      the other parts are zeros */
     size_t stage_weights; /* with stages: bytes of a stage's weights at most; 0: no limit */
     /* With tune: called with the seconds that each kernel of a node took; the cache is not asked
        then, so that every node with a choice is timed. Or NULL. */

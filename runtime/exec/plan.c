@@ -41,6 +41,7 @@ pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *mode
                        model->path);
     if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
     if (st == PARE_OK && p->options.stages > 1) st = pare_stage_take(p);
+    if (st == PARE_OK && p->options.shards > 1) st = pare_shard_take(p);
     if (st == PARE_OK && !p->options.outline) st = pare_steps_make(p);
     p->options.placed = NULL; /* the caller's */
     if (st != PARE_OK) {
@@ -120,6 +121,8 @@ const pare_plan_stage *pare_plan_stages(const pare_plan *plan, int *count)
     *count = plan->stage ? plan->options.stages : 0;
     return plan->stage;
 }
+
+const pare_plan_sharding *pare_plan_sharding_of(const pare_plan *plan) { return plan->sharding; }
 
 pare_device *pare_plan_device(const pare_plan *plan) { return plan->options.device; }
 

@@ -2,8 +2,8 @@
 /* A runner: one buffer for all activations, one call record per step with every pointer set. A run
    only walks the records. */
 #include "runtime/base/size.h"
+#include "runtime/exec/gather.h"
 #include "runtime/exec/interpreter/interpreter.h"
-#include "runtime/exec/runner.h"
 #include "runtime/ops/ops.h"
 #include "runtime/base/clock.h"
 
@@ -181,6 +181,7 @@ void pare_runner_free(pare_runner *runner)
     }
     pare_runner_device_close(runner);
     pare_interpreter_free(runner->interpreter);
+    pare_gather_close(runner->gather);
     pare_arena_free(&runner->arena);
     free(runner->buffer);
     pare_free(runner);
@@ -297,8 +298,15 @@ static pare_status step_observe(pare_runner *r, const pare_call *c)
     return PARE_OK;
 }
 
+static pare_status step_gather(pare_runner *r, int i)
+{
+    if (!r->gather) PARE_TRY(pare_gather_open(r->ctx, &r->gather, r->plan, 1));
+    return pare_gather_step(r->gather, &r, 1, i);
+}
+
 static pare_status step_call(pare_runner *r, int i)
 {
+    if (r->plan->step[i].gathers) return step_gather(r, i);
     void (*begin)(const char *) = r->device ? r->plan->options.device->streams->range_begin : NULL;
     if (!begin) return r->plan->step[i].kernel->run(&r->call[i]);
     const pare_node *n = r->plan->step[i].node;

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of --parallel share, behind _lib.sh: $run holds the options of every run.
+mlp=$zoo/mlp.onnx
+cnn=$zoo/cnn.onnx
+mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
+
+# same NAME SIZE MODEL OPTION...: so many processes write what one does
+same() {
+    case_=$1_$2 size_=$2 model_=$3
+    shift 3
+    rm -f one.h5 many.h5
+    "$pare" run "$model_" $run "$@" -q -o one.h5 >.test.out 2>.test.err &&
+        mpirun "$size_" "$pare" run "$model_" $run "$@" -q -o many.h5 --json facts.json >.test.out 2>.test.err &&
+        cmp -s one.h5 many.h5 && [ "$(cat .test.out)" = many.h5 ] && pass "$case_" ||
+        fail "$case_" "$(head -2 .test.err | tr '\n' ' ') $(cmp one.h5 many.h5 2>&1)"
+}
+
+# nan_data: nan.h5 with 600 samples, of which number 550 holds a NaN
+nan_data() {
+    head -c $((600 * 784 * 4)) /dev/zero >zeros
+    printf '\000\000\300\177' | dd of=zeros bs=1 seek=$((550 * 784 * 4)) conv=notrunc 2>/dev/null
+    npy_of nan.npy '<f4' '(600, 1, 28, 28)' <zeros
+    works nan_data "$pare" data import --npy nan.npy --name input -o nan.h5 -q
+    rm -f zeros nan.npy
+}
+
+# no_shapes: nonzero.onnx, whose shapes only a run knows; not where protoc is missing
+no_shapes() {
+    command -v protoc >/dev/null 2>&1 || return 1
+    onnx_of nonzero <<MODEL
+ir_version: 8 opset_import { version: 17 }
+graph { name: "g"
+  node { op_type: "Relu" input: "input" output: "a" }
+  node { op_type: "NonZero" input: "a" output: "b" name: "find" }
+  node { op_type: "Cast" input: "b" output: "y" attribute { name: "to" type: 2 i: 1 } }
+  input { name: "input" type { tensor_type { elem_type: 1 shape { dim { dim_param: "n" } dim { dim_value: 1 } dim { dim_value: 28 } dim { dim_value: 28 } } } } }
+  output { name: "y" type { tensor_type { elem_type: 1 } } }
+}
+MODEL
+}
+
+# ends SIGNAL RANK: a rank of three that gets this signal ends all of them, and nothing is written
+ends() {
+    case_=$1_$2
+    sh "$top/tests/comm/ranks.sh" 3 "$pare" run "$zoo/vit.onnx" $run -o gone.h5 2>.test.err >.test.out &
+    ranks_of 3
+    kill "-$1" "$(echo "$ranks" | sed -n "$2p")"
+    if wait $!; then fail "$case_" "exit 0"; else pass "$case_"; fi
+    for i_ in $(seq 1 100); do
+        left=$(for rank in $ranks; do kill -0 "$rank" 2>/dev/null && echo "$rank"; done)
+        [ -z "$left" ] && break
+        sleep 0.1
+    done
+    if [ -z "$left" ] && [ ! -e gone.h5 ] && [ -z "$(find . -name 'gone.h5*')" ]; then
+        pass "$case_.ends"
+    else
+        fail "$case_.ends" "left: $left $(find . -name 'gone.h5*')"
+    fi
+}
+
+# ends_all: each rank interrupted, and two killed
+ends_all() {
+    for rank in 1 2 3; do
+        ends INT $rank
+        if [ "$(grep -c '^pare: ' .test.err)" = 1 ] && { [ $rank = 1 ] || has "pare: rank $((rank - 1)) (" .test.err; }; then
+            pass "INT_$rank.message"
+        else
+            fail "INT_$rank.message" "$(cat .test.err)"
+        fi
+    done
+    ends KILL 2
+    ends KILL 3
+}
