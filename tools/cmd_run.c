@@ -12,7 +12,6 @@
 #include "tools/progress.h"
 #include "tools/ranks.h"
 #include "tools/source.h"
-#include "tools/stages.h"
 #include "tools/text.h"
 
 #include <errno.h>
@@ -364,16 +363,19 @@ static pare_status run_batches(rows_file *f, pare_predictor *predictor)
     return st;
 }
 
+static pare_status show(rows_file *f, pare_shared_plan plan)
+{
+    pare_parallel_print(f->tool, &plan);
+    return pare_parallel_facts(f->tool->facts, &plan);
+}
+
 /* By one process, or by all ranks in step. */
 static pare_status prepare(rows_file *f, const pare_source *source, const run_options *o,
                            pare_predictor *predictor, size_t *to_come)
 {
-    size_t activations;
-    int runs;
-    PARE_TRY(pare_predictor_share(predictor, f->tool->comm));
+    PARE_TRY(pare_predictor_share(predictor, f->tool->comm, (pare_parallel)o->parallel));
     PARE_TRY(pare_predictor_prepare(predictor, o->source.batch, source->count, to_come));
-    const pare_plan_sharding *s = pare_predictor_sharding(predictor, &activations, &runs);
-    return s ? pare_shards_show(f->tool, s, activations, runs) : PARE_OK;
+    return show(f, pare_predictor_shared(predictor));
 }
 
 static pare_status run_whole(rows_file *f, const pare_source *source, const pare_model *model,
@@ -414,7 +416,7 @@ static pare_status lead_stages(rows_file *f, const pare_source *source, const ru
 {
     const pare_pipeline_plan *plan = pare_pipeline_planned(f->pipeline);
     PARE_TRY(open_reader(f, source, o));
-    PARE_TRY(pare_stages_show(f->tool, plan));
+    PARE_TRY(show(f, (pare_shared_plan){.pipeline = plan}));
     pare_log_memory(f->tool, plan->to_come + pare_reader_bytes(f->reader));
     pare_progress_begin(&f->bar, stderr, o->common.quiet, "run", "samples");
     return PARE_OK;
@@ -447,7 +449,8 @@ static pare_status run_data(pare_tool *tool, const pare_model *model, const run_
     const pare_plan_options options = plan_options(tool, o); /* the device is open by now */
     if (o->tf32) pare_tool_allow_tf32(tool);
     const bool stages = tool->comm && o->parallel == PARE_PIPELINE;
-    pare_status st = o->parallel >= 0 ? pare_parallel_begin(tool, tool->arg[0]) : PARE_OK;
+    if (o->parallel >= 0) pare_parallel_begin(tool);
+    pare_status st = tool->comm ? pare_parallel_same(tool, tool->arg[0]) : PARE_OK;
     if (st == PARE_OK) st = (stages ? run_stages : run_whole)(&f, &source, model, o, &options);
     st = close_rows(&f, st);
     if (st == PARE_OK && pare_tool_leads(tool)) {

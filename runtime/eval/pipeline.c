@@ -164,6 +164,17 @@ static pare_status predict_bubble(pare_pipeline *p)
                               p->window);
 }
 
+/* Room for a batch's outputs. */
+static pare_status open_rows(pare_pipeline *p)
+{
+    p->predictor->count = (int)(p->batch < p->all ? p->batch : p->all);
+    for (int i = 0; i < p->predictor->output_count; i++) {
+        const pare_view view = output_view(&p->output[i]);
+        PARE_TRY(pare_predictor_open_rows(p->predictor, i, &view));
+    }
+    return PARE_OK;
+}
+
 /* This rank's ends of the channels; rank 0 also makes room for the outputs. */
 static pare_status open_ends(pare_pipeline *p)
 {
@@ -175,12 +186,7 @@ static pare_status open_ends(pare_pipeline *p)
                  out = p->rank < last ? run_bytes_out(plan) : result;
     PARE_TRY(pare_channel_open(p->comm, &p->from, before, p->rank, in * runs));
     PARE_TRY(pare_channel_open(p->comm, &p->to, p->rank, after, out * runs));
-    p->predictor->count = (int)(p->batch < p->all ? p->batch : p->all);
-    for (int i = 0; !p->rank && i < p->predictor->output_count; i++) {
-        const pare_view view = output_view(&p->output[i]);
-        PARE_TRY(pare_predictor_open_rows(p->predictor, i, &view));
-    }
-    return PARE_OK;
+    return p->rank ? PARE_OK : open_rows(p);
 }
 
 static pare_status check(pare_pipeline *p, const pare_model *model, const pare_data *data)
@@ -361,14 +367,16 @@ static pare_status feed(pare_pipeline *p, feeder *f)
                              (size_t)units * run_bytes_out(p->predictor->plan), samples);
 }
 
+static void widen_rows(const pare_output_rows *out, int count)
+{
+    if (out->f32) pare_convert(out->f32, PARE_f32, out->data, out->dtype, count * out->size);
+}
+
 static pare_status flush(pare_pipeline *p, const feeder *f)
 {
     const int count = p->kept;
     if (!count) return PARE_OK;
-    for (int i = 0; i < p->predictor->output_count; i++) {
-        pare_output_rows *out = &p->predictor->out[i];
-        if (out->f32) pare_convert(out->f32, PARE_f32, out->data, out->dtype, count * out->size);
-    }
+    for (int i = 0; i < p->predictor->output_count; i++) widen_rows(&p->predictor->out[i], count);
     p->kept = 0;
     return f->work->write(f->work->user, count);
 }
@@ -423,4 +431,16 @@ pare_status pare_pipeline_run(pare_pipeline *p, const pare_pipeline_work *work)
     feeder f = {.work = work, .more = true};
     PARE_TRY(pare_comm_settle(p->comm, PARE_OK)); /* from here on only messages tell of failures */
     return pare_comm_settle(p->comm, p->rank ? pass_on(p) : lead(p, &f));
+}
+
+pare_status pare_pipeline_share(pare_pipeline *p, int count)
+{
+    PARE_TRY(pare_comm_settle(p->comm, p->rank ? open_rows(p) : PARE_OK));
+    for (int i = 0; i < p->predictor->output_count; i++) {
+        const pare_output_rows *out = &p->predictor->out[i];
+        const size_t row = (size_t)out->size * (size_t)pare_type(out->dtype)->bits / 8;
+        PARE_TRY(pare_comm_broadcast(p->comm, out->data, (size_t)count * row, 0));
+        if (p->rank) widen_rows(out, count);
+    }
+    return PARE_OK;
 }

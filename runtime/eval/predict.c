@@ -3,6 +3,7 @@
    replica pool runs one-thread plans side by side: no thread waits for another within a network.
    Sums may change with the rows that a plan has, so a plan's rows follow from the batch alone:
    outputs are the same with any number of threads. */
+#include "runtime/eval/pipeline.h"
 #include "runtime/eval/predict.h"
 #include "runtime/exec/shards.h"
 
@@ -58,6 +59,7 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     p->data = data;
     p->input_count = input_count;
     p->output_count = model->graph->out.count;
+    p->parallel = PARE_PARALLEL_NONE;
     p->fixed = fixed < 65536 ? (int)fixed : 0;
     p->alone = pare_data_runs_alone(data);
     pare_device *device = options->device;
@@ -88,6 +90,8 @@ void pare_predictor_free(pare_predictor *p)
 {
     if (!p) return;
     pare_predictor_unplan(p);
+    pare_pipeline_free(p->pipeline);
+    pare_free(p->activations);
     for (int i = 0; p->out && i < p->output_count; i++) pare_output_rows_free(&p->out[i]);
     pare_free(p->out);
     pare_free(p->shape);
@@ -213,6 +217,8 @@ static size_t batch_bytes(const pare_predictor *p, int count)
 pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all, size_t *to_come)
 {
     if (count > all) count = all;
+    if (p->comm && p->parallel == PARE_PIPELINE)
+        return pare_predictor_stage(p, count, to_come);
     PARE_TRY(find_plan(p, (int)count));
     *to_come = batch_bytes(p, (int)count);
     return PARE_OK;
@@ -267,8 +273,9 @@ pare_status pare_predictor_load(void *user, int64_t unit, pare_replica *replica)
 
 pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
 {
-    PARE_TRY(find_plan(p, count));
     p->inputs = inputs;
     p->count = count;
+    if (p->pipeline) return pare_predict_staged(p);
+    PARE_TRY(find_plan(p, count));
     return pare_comm_settle(p->comm, pare_predictor_collect(p, units_of(p, count)));
 }

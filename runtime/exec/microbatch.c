@@ -18,7 +18,7 @@ bool pare_is_slice_sum(const pare_node *node)
 static bool joint_at(const pare_replicas *r, int step)
 {
     if (step >= r->plan->step_count) return false;
-    if (r->plan->step[step].gathers) return true;
+    if (r->plan->step[step].gathers) return r->options.items != 1; /* one alone gathers its own */
     return (r->options.items > 1 || r->options.sum) && pare_is_slice_sum(r->plan->step[step].node);
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of --parallel share, behind _lib.sh: $run holds the options of every run.
+# What the tests of --parallel share, behind _lib.sh: $how is the option's word, $run holds the
+# options of every run.
 mlp=$zoo/mlp.onnx
 cnn=$zoo/cnn.onnx
 mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
@@ -13,6 +14,32 @@ same() {
         mpirun "$size_" "$pare" run "$model_" $run "$@" -q -o many.h5 --json facts.json >.test.out 2>.test.err &&
         cmp -s one.h5 many.h5 && [ "$(cat .test.out)" = many.h5 ] && pass "$case_" ||
         fail "$case_" "$(head -2 .test.err | tr '\n' ' ') $(cmp one.h5 many.h5 2>&1)"
+}
+
+# judged SIZE: so many processes that share models print and append what one does
+judged() {
+    case_=validate_$1
+    set -- "$1" validate "$cnn" cnn.int8.onnx --data "$data/test.h5" --samples 700 --batch 96
+    size_=$1
+    shift
+    rm -f one.csv many.csv
+    if "$pare" "$@" -q --append one.csv >one.txt 2>.test.err &&
+        mpirun "$size_" "$pare" "$@" -q --append many.csv --json facts.json --parallel "$how" >many.txt 2>.test.err &&
+        cmp -s one.txt many.txt && [ -s many.csv ]; then
+        pass "$case_"
+    else
+        fail "$case_" "$(head -2 .test.err | tr '\n' ' ') $(cmp one.txt many.txt 2>&1)"
+    fi
+    if command -v python3 >/dev/null 2>&1; then
+        works "$case_.facts" python3 -c 'import json, sys
+facts = json.load(open("facts.json"))
+assert facts["ranks"] == int(sys.argv[2]) and len(facts["models"]) == 2
+for model in facts["models"]:
+    parts = model[sys.argv[1]]["shards" if sys.argv[1] == "tensor" else "stages"]
+    assert len(parts) == facts["ranks"] and all(part["weight_bytes"] for part in parts)' "$how" "$size_"
+    else
+        skip "$case_.facts" "no python3"
+    fi
 }
 
 # nan_data: nan.h5 with 600 samples, of which number 550 holds a NaN

@@ -6,7 +6,8 @@ name=pipeline
 . "$(dirname "$0")/_lib.sh"
 . "$top/tests/cli/_parallel.sh"
 data_sets || exit 0
-run="--data $data/test.h5 --parallel pipeline"
+how=pipeline
+run="--data $data/test.h5 --parallel $how"
 
 # --- one process ---
 works alone "$pare" run "$cnn" --data "$data/test.h5" --samples 100 -o one.h5
@@ -17,6 +18,9 @@ refuses of_tensors 2 "--parallel|--data" "$pare" run "$cnn" --input input=x.npy 
 refuses with_cache 2 "--cache|--parallel" "$pare" run "$cnn" $run --cache times -o no.h5
 refuses weights_alone 2 "--stage-weights|--parallel" "$pare" run "$cnn" --data "$data/test.h5" --stage-weights 1MB -o no.h5
 refuses other_word 2 "--parallel data|pipeline|tensor" "$pare" run "$cnn" --data "$data/test.h5" --parallel data -o no.h5
+works judged_alone "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --samples 64 --parallel $how
+if has "warning: one process was started" .test.err; then pass judged_alone_says; else fail judged_alone_says "$(cat .test.err)"; fi
+refuses judged_latency 2 "--latency|--parallel" "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --latency --parallel $how
 if ! ranks_can; then
     finish
     exit
@@ -35,6 +39,10 @@ same weights 2 "$mlp" --samples 20 --stage-weights 900kB
 same one_sample 4 "$cnn" --samples 1
 same reference 2 "$mlp" --samples 5 --batch 2
 same threads 2 "$cnn" --samples 500 --threads 3
+
+# --- what is compared ---
+judged 2
+judged 3
 
 # --- what is planned ---
 works planned mpirun 4 "$pare" run "$zoo/vit.onnx" $run --samples 256 -o stages.h5 --json facts.json

@@ -6,7 +6,8 @@ name=tensor
 . "$(dirname "$0")/_lib.sh"
 . "$top/tests/cli/_parallel.sh"
 data_sets || exit 0
-run="--data $data/test.h5 --parallel tensor"
+how=tensor
+run="--data $data/test.h5 --parallel $how"
 
 # --- one process ---
 works alone "$pare" run "$cnn" --data "$data/test.h5" --samples 100 -o one.h5
@@ -15,6 +16,9 @@ if has "warning: one process was started" .test.err; then pass one_rank_says; el
 if cmp -s one.h5 many.h5; then pass one_rank_bytes; else fail one_rank_bytes "$(cmp one.h5 many.h5)"; fi
 refuses with_cache 2 "--cache|--parallel" "$pare" run "$cnn" $run --cache times -o no.h5
 refuses with_stages 2 "--stage-weights|--parallel pipeline" "$pare" run "$cnn" $run --stage-weights 1MB -o no.h5
+works judged_alone "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --samples 64 --parallel $how
+if has "warning: one process was started" .test.err; then pass judged_alone_says; else fail judged_alone_says "$(cat .test.err)"; fi
+refuses judged_latency 2 "--latency|--parallel" "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --latency --parallel $how
 if ! ranks_can; then
     finish
     exit
@@ -37,6 +41,10 @@ same four_bits 2 mlp.w4.onnx --samples 50
 same threads 2 "$cnn" --samples 500 --threads 3
 same shuffled 3 "$mlp" --shuffle 3
 same one_sample 4 "$cnn" --samples 1
+
+# --- what is compared ---
+judged 2
+judged 3
 
 # --- what is planned ---
 works planned mpirun 4 "$pare" run "$mlp" $run --samples 256 -o many.h5 --json facts.json
