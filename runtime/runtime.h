@@ -11,6 +11,7 @@
 #include "runtime/base/types.h"
 #include "runtime/eval/eval.h"
 #include "runtime/eval/pipeline.h"
+#include "runtime/eval/relay.h"
 #include "runtime/eval/roofline.h"
 #include "runtime/exec/batch.h"
 #include "runtime/exec/exec.h"

@@ -54,8 +54,8 @@ void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan)
     }
     pare_table_print(&table, stderr);
     pare_print(stderr,
-               "%lld microbatches of %d sample%s; stages wait for %.1f %% of the time, equal ones "
+               "%lld microbatch%s of %d sample%s; stages wait for %.1f %% of the time, equal ones "
                "would for %.1f %%\n",
-               (long long)plan->microbatches, plan->samples, plan->samples == 1 ? "" : "s",
-               100 * plan->bubble, 100 * plan->bubble_equal);
+               (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", plan->samples,
+               plan->samples == 1 ? "" : "s", 100 * plan->bubble, 100 * plan->bubble_equal);
 }

@@ -15,6 +15,7 @@
 #include "runtime/eval/pipeline.h"
 #include "runtime/base/size.h"
 #include "runtime/eval/predict.h"
+#include "runtime/eval/stage_message.h"
 
 #include <string.h>
 
@@ -58,29 +59,6 @@ struct pare_pipeline {
 };
 
 /* --- messages --- */
-
-static size_t aligned(const pare_value *v)
-{
-    size_t bytes;
-    const bool fits = pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes);
-    return fits ? pare_align_up(bytes, ALIGN) : 0;
-}
-
-static size_t run_bytes_in(const pare_plan *plan)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < pare_plan_input_count(plan); i++)
-        bytes += aligned(pare_plan_input(plan, i));
-    return bytes;
-}
-
-static size_t run_bytes_out(const pare_plan *plan)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < pare_plan_output_count(plan); i++)
-        bytes += aligned(pare_plan_output(plan, i));
-    return bytes;
-}
 
 static pare_view output_view(const output *o)
 {
@@ -182,8 +160,8 @@ static pare_status open_ends(pare_pipeline *p)
     const int last = p->ranks - 1, before = (p->rank + last) % p->ranks,
               after = (p->rank + 1) % p->ranks;
     const size_t runs = (size_t)p->plan.runs, result = run_bytes_result(p);
-    const size_t in = p->rank ? run_bytes_in(plan) : result,
-                 out = p->rank < last ? run_bytes_out(plan) : result;
+    const size_t in = p->rank ? pare_stage_bytes_in(plan) : result,
+                 out = p->rank < last ? pare_stage_bytes_out(plan) : result;
     PARE_TRY(pare_channel_open(p->comm, &p->from, before, p->rank, in * runs));
     PARE_TRY(pare_channel_open(p->comm, &p->to, p->rank, after, out * runs));
     return p->rank ? PARE_OK : open_rows(p);
@@ -262,12 +240,7 @@ const pare_predictor *pare_pipeline_outputs(const pare_pipeline *p) { return p->
 static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
     const pare_pipeline *p = user;
-    const pare_plan *plan = p->predictor->plan;
-    const char *at = p->in + (size_t)run * run_bytes_in(plan);
-    for (int i = 0; i < pare_plan_input_count(plan); i++) {
-        pare_runner_set_input(replica->runner, i, at);
-        at += aligned(pare_plan_input(plan, i));
-    }
+    pare_stage_read(replica->runner, p->in + (size_t)run * pare_stage_bytes_in(p->predictor->plan));
     return PARE_OK;
 }
 
@@ -280,14 +253,8 @@ static pare_status load_samples(void *user, int64_t unit, pare_replica *replica)
 static pare_status take(void *user, int64_t unit, pare_replica *replica)
 {
     const pare_pipeline *p = user;
-    const pare_plan *plan = p->predictor->plan;
-    char *at = p->out + (size_t)(unit - p->first) * run_bytes_out(plan);
-    for (int i = 0; i < pare_plan_output_count(plan); i++) {
-        const pare_view y = pare_runner_output(replica->runner, i);
-        const size_t bytes = pare_view_bytes(&y);
-        if (bytes) memcpy(at, y.data, bytes);
-        at += aligned(pare_plan_output(plan, i));
-    }
+    pare_stage_write(replica->runner,
+                     p->out + (size_t)(unit - p->first) * pare_stage_bytes_out(p->predictor->plan));
     return PARE_OK;
 }
 
@@ -321,8 +288,8 @@ static pare_status pass_on(pare_pipeline *p)
         p->out = out;
         if (kind == PARE_CHANNEL_DATA && st == PARE_OK) st = run_units(p, 0, units);
         if (kind == PARE_CHANNEL_DATA && st != PARE_OK) kind = PARE_CHANNEL_FAILED;
-        PARE_TRY(pare_channel_send(p->to, kind, (size_t)units * run_bytes_out(p->predictor->plan),
-                                   samples));
+        PARE_TRY(pare_channel_send(
+            p->to, kind, (size_t)units * pare_stage_bytes_out(p->predictor->plan), samples));
     }
     return st;
 }
@@ -364,7 +331,7 @@ static pare_status feed(pare_pipeline *p, feeder *f)
     f->unit += units;
     f->under_way++;
     return pare_channel_send(p->to, PARE_CHANNEL_DATA,
-                             (size_t)units * run_bytes_out(p->predictor->plan), samples);
+                             (size_t)units * pare_stage_bytes_out(p->predictor->plan), samples);
 }
 
 static void widen_rows(const pare_output_rows *out, int count)

@@ -217,8 +217,7 @@ static size_t batch_bytes(const pare_predictor *p, int count)
 pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all, size_t *to_come)
 {
     if (count > all) count = all;
-    if (p->comm && p->parallel == PARE_PIPELINE)
-        return pare_predictor_stage(p, count, to_come);
+    if (p->comm && p->parallel == PARE_PIPELINE) return pare_predictor_stage(p, count, to_come);
     PARE_TRY(find_plan(p, (int)count));
     *to_come = batch_bytes(p, (int)count);
     return PARE_OK;

@@ -155,6 +155,10 @@ pare_stream *pare_runner_stream(const pare_runner *runner); /* NULL: on the CPU 
 PARE_NODISCARD pare_status pare_runner_start(pare_runner *runner);
 PARE_NODISCARD pare_status pare_runner_wait(pare_runner *runner);
 
+/* fn follows every run that has succeeded, and is part of it. NULL: nothing does. */
+typedef pare_status (*pare_then_fn)(void *user, pare_runner *runner);
+void pare_runner_then(pare_runner *runner, pare_then_fn fn, void *user);
+
 /* Called during runs after the node that made the tensor, for the model's inputs before the first
    node; view has the tensor's strides. Tensors fused away do not appear (pare_plan_options.keep).
  */

@@ -235,6 +235,12 @@ void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, 
     runner->observe_user = user;
 }
 
+void pare_runner_then(pare_runner *runner, pare_then_fn fn, void *user)
+{
+    runner->then = fn;
+    runner->then_user = user;
+}
+
 void pare_runner_profile(pare_runner *runner, double *times) { runner->times = times; }
 
 void pare_runner_time_phases(pare_runner *runner, pare_phase_times *phases)
@@ -419,9 +425,11 @@ pare_status pare_runner_start(pare_runner *runner)
 
 pare_status pare_runner_wait(pare_runner *runner)
 {
-    if (!runner->device) return PARE_OK;
-    PARE_TRY(pare_runner_device_wait(runner));
-    return dynamic_run(runner);
+    if (runner->device) {
+        PARE_TRY(pare_runner_device_wait(runner));
+        PARE_TRY(dynamic_run(runner));
+    }
+    return runner->then ? runner->then(runner->then_user, runner) : PARE_OK;
 }
 
 bool pare_runner_is_recorded(const pare_runner *runner)

@@ -29,6 +29,8 @@ struct pare_runner {
     pare_observe_fn observe;
     pare_observe_device_fn observe_device;
     void *observe_user;
+    pare_then_fn then;
+    void *then_user;
     double *times;
     pare_phase_times *phases;
     pare_interpreter *interpreter; /* of the plan's dynamic part; NULL: it has none */

@@ -98,3 +98,44 @@ ends_all() {
     ends KILL 2
     ends KILL 3
 }
+
+# measured: bench of a model that ranks share
+measured() {
+    bench="bench $zoo/vit.onnx --parallel $how --duration 0.05 --warmup 0 --iterations 4"
+    works measured_alone "$pare" $bench
+    if has "warning: one process was started" .test.err; then pass measured_alone_says; else fail measured_alone_says "$(cat .test.err)"; fi
+    refuses measured_streams 2 "--streams|--parallel" "$pare" $bench --streams 2
+    refuses measured_cache 2 "--cache|--parallel" "$pare" $bench --cache times
+    refuses measured_how 2 "2 processes|--parallel tensor" mpirun 2 "$pare" bench "$cnn" --duration 0
+    for size_ in 2 3; do
+        works "measured_$size_" mpirun "$size_" "$pare" $bench --profile p.json --trace t.json --append "b$size_.csv" --json facts.json
+        says "measured_$size_.words" throughput
+        if [ -s p.json ] && [ -s t.json ] && [ "$(wc -l <"b$size_.csv")" = 2 ]; then pass "measured_$size_.files"; else fail "measured_$size_.files" "$(ls)"; fi
+    done
+    if command -v python3 >/dev/null 2>&1; then
+        works measured_facts python3 -c 'import json, sys
+facts = json.load(open("facts.json"))
+shared = facts[sys.argv[1]]
+parts = shared["shards" if sys.argv[1] == "tensor" else "stages"]
+assert facts["ranks"] == len(parts) == 3 and all(part["weight_bytes"] for part in parts)
+assert facts["throughput_per_s"] > 0 and facts["latency_ms"]["median"] > 0
+assert sys.argv[1] == "tensor" or shared["under_way"] == 5' "$how"
+    else
+        skip measured_facts "no python3"
+    fi
+}
+
+# measured_ends RANK: bench where this rank of three is interrupted
+measured_ends() {
+    case_=measured_INT_$1
+    mpirun 3 "$pare" bench "$zoo/vit.onnx" --parallel "$how" --duration 100 --json gone.json >.test.out 2>.test.err &
+    ranks_of 3
+    sleep 1
+    kill -INT "$(echo "$ranks" | sed -n "$1p")"
+    if wait $!; then fail "$case_" "exit 0"; else pass "$case_"; fi
+    if [ "$(grep -c '^pare: ' .test.err)" = 1 ] && has interrupted .test.err && [ ! -e gone.json ]; then
+        pass "$case_.message"
+    else
+        fail "$case_.message" "$(cat .test.err)"
+    fi
+}

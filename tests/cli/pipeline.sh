@@ -44,6 +44,12 @@ same threads 2 "$cnn" --samples 500 --threads 3
 judged 2
 judged 3
 
+# --- what is measured ---
+measured
+for rank in 1 2 3; do
+    measured_ends $rank
+done
+
 # --- what is planned ---
 works planned mpirun 4 "$pare" run "$zoo/vit.onnx" $run --samples 256 -o stages.h5 --json facts.json
 if has "stage  nodes" .test.err && has "64 microbatches of 4 samples" .test.err && has "equal ones would for 4.5 %" .test.err; then

@@ -46,6 +46,12 @@ same one_sample 4 "$cnn" --samples 1
 judged 2
 judged 3
 
+# --- what is measured ---
+measured
+for rank in 1 2 3; do
+    measured_ends $rank
+done
+
 # --- what is planned ---
 works planned mpirun 4 "$pare" run "$mlp" $run --samples 256 -o many.h5 --json facts.json
 if has "rank  weights  activations" .test.err && has "2 of 3 products with constant weights are cut" .test.err; then
