@@ -41,7 +41,7 @@ static pare_status make_plan(pare_relay *r, const pare_model *model, const pare_
 {
     pare_plan_options own = *options;
     const size_t ranks = (size_t)r->ranks;
-    r->gatherer = (pare_gatherer){gather, r};
+    r->gatherer = (pare_gatherer){.gather = gather, .user = r};
     if (r->how == PARE_TENSOR) {
         own.shard = r->rank, own.shards = r->ranks;
         own.gatherer = &r->gatherer;

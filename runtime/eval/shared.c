@@ -20,7 +20,7 @@ static pare_status share_products(pare_predictor *p)
     int64_t threads = -(p->threads > 0 ? p->threads : pare_cpu_cores());
     PARE_TRY(pare_comm_allreduce(p->comm, &threads, 1, PARE_COMM_MAX_I64));
     p->threads = (int)-threads;
-    p->gatherer = (pare_gatherer){gather, p};
+    p->gatherer = (pare_gatherer){.gather = gather, .user = p};
     p->options.shard = pare_comm_rank(p->comm);
     p->options.shards = pare_comm_size(p->comm);
     p->options.gatherer = &p->gatherer;

@@ -41,6 +41,7 @@ typedef struct pare_gatherer {
        order in each, by one thread at a time. */
     pare_status (*gather)(void *user, const void *mine, const size_t *bytes, void *all);
     void *user;
+    size_t most; /* bytes in `all`, where one run has no more; 0: 256 MB */
 } pare_gatherer;
 
 typedef struct pare_plan_options {

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A message has the parts of all runners one after the other, and what comes back has such a
-   message of every process. */
+/* A message has the parts of several runners one after the other, as many as it may hold, and what
+   comes back has such a message of every process. */
 #include "runtime/exec/gather.h"
 #include "runtime/exec/shards.h"
 #include "runtime/ops/all_gather.h"
 
 #include <string.h>
 
+enum { LARGEST = 256 << 20 }; /* bytes of all processes' messages, where the gatherer says none */
+
 struct pare_gather {
     pare_ctx *ctx;
     const pare_plan *plan;
+    int most;         /* runners in a message */
     char *mine, *all; /* (most) of the largest tensor */
     char *whole;      /* on a device: one tensor */
 };
@@ -45,8 +48,12 @@ pare_status pare_gather_open(pare_ctx *ctx, pare_gather **out, const pare_plan *
         const size_t bytes = s->gathers ? pare_view_bytes(&s->out[0].view) : 0;
         if (bytes > largest) largest = bytes;
     }
-    g->mine = pare_alloc(ctx, largest, (size_t)most);
-    g->all = pare_alloc(ctx, largest, (size_t)most);
+    const size_t limit = plan->options.gatherer->most, bytes = limit ? limit : LARGEST;
+    g->most = most;
+    if (largest && (size_t)most > bytes / largest) g->most = (int)(bytes / largest);
+    if (g->most < 1) g->most = 1;
+    g->mine = pare_alloc(ctx, largest, (size_t)g->most);
+    g->all = pare_alloc(ctx, largest, (size_t)g->most);
     g->whole = plan->options.device ? pare_alloc(ctx, largest, 1) : NULL;
     if (g->mine && g->all && (g->whole || !plan->options.device)) {
         *out = g;
@@ -115,18 +122,27 @@ static pare_status spread(pare_gather *g, const pare_gather_args *args, pare_run
     return PARE_OK;
 }
 
-pare_status pare_gather_step(pare_gather *g, pare_runner *const *runner, int count, int step)
+static pare_status send(pare_gather *g, const pare_gather_args *args, pare_runner *const *runner,
+                        int count, int step)
 {
     size_t bytes[PARE_MOST_SHARDS];
     const pare_gatherer *gatherer = g->plan->options.gatherer;
     const pare_view *y = &runner[0]->call[step].out[0];
-    pare_gather_args args;
-    PARE_TRY(pare_gather_args_read(g->plan->step[step].node, y->rank, &args));
-    for (int r = 0; r < args.parts; r++) {
-        const pare_part_rows part = pare_part_rows_of(y, args.axis, 0, args.size[r]);
+    for (int r = 0; r < args->parts; r++) {
+        const pare_part_rows part = pare_part_rows_of(y, args->axis, 0, args->size[r]);
         bytes[r] = (size_t)count * (size_t)part.rows * part.bytes;
     }
     PARE_TRY(bring(g, runner, count, step));
     PARE_TRY(gatherer->gather(gatherer->user, g->mine, bytes, g->all));
-    return spread(g, &args, runner, count, step);
+    return spread(g, args, runner, count, step);
+}
+
+pare_status pare_gather_step(pare_gather *g, pare_runner *const *runner, int count, int step)
+{
+    pare_gather_args args;
+    PARE_TRY(
+        pare_gather_args_read(g->plan->step[step].node, runner[0]->call[step].out[0].rank, &args));
+    for (int i = 0; i < count; i += g->most)
+        PARE_TRY(send(g, &args, runner + i, count - i < g->most ? count - i : g->most, step));
+    return PARE_OK;
 }

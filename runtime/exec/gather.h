@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pare.AllGather steps of runners of one plan, of which each process has its own
-   (pare_plan_options.gatherer). What several runners have goes in one message. On a device the
+   (pare_plan_options.gatherer). What several runners have goes in few messages. On a device the
    parts come down and the whole tensor goes up. */
 #ifndef PARE_RUNTIME_EXEC_GATHER_H
 #define PARE_RUNTIME_EXEC_GATHER_H

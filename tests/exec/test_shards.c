@@ -24,6 +24,7 @@ typedef struct world {
     const void *mine[MOST];
     const pare_model *model;
     pare_input_shape shape;
+    size_t most;  /* bytes of a message */
     int gathered; /* calls, by shard 0 */
 } world;
 
@@ -90,7 +91,7 @@ static void plan(member *m, int threads)
                                        .shards = m->w->shards,
                                        .gatherer = m->w->shards > 1 ? &m->gatherer : NULL};
     pare_ctx_init(&m->ctx);
-    m->gatherer = (pare_gatherer){gather, m};
+    m->gatherer = (pare_gatherer){.gather = gather, .user = m, .most = m->w->most};
     if (pare_plan_new(&m->ctx, &m->plan, m->w->model, &m->w->shape, 1, &options) != PARE_OK)
         fail_msg("%s", m->ctx.message);
     const pare_replicas_options pool = {.threads = threads};
@@ -142,18 +143,22 @@ static void run_all(world *w, member *m, int threads)
 }
 
 /* Each shard has all outputs of the whole model, byte for byte. threads 0: one runner each; else so
-   many runs side by side share a message. */
+   many runs side by side share a message, which has `most` bytes, 0: enough for all. */
 static void assert_same(const pare_model *model, const pare_input_shape *shape, int shards,
-                        int threads)
+                        int threads, size_t most)
 {
     world one = {.shards = 1, .model = model, .shape = *shape},
-          many = {.shards = shards, .model = model, .shape = *shape};
+          many = {.shards = shards, .model = model, .shape = *shape, .most = most};
     member whole, part[MOST];
     run_all(&one, &whole, threads);
     run_all(&many, part, threads);
-    const int rounds = threads ? (ITEMS + threads - 1) / threads : ITEMS;
+    const pare_plan_sharding *s = pare_plan_sharding_of(part[0].plan);
+    const int each = threads ? threads : 1, fit = most ? (int)(most / s->largest) : each;
+    int messages = 0;
+    for (int left = ITEMS; left > 0; left -= each)
+        messages += ((left < each ? left : each) + fit - 1) / fit;
     assert_true(many.gathered > 0);
-    assert_int_equal(many.gathered, rounds * pare_plan_sharding_of(part[0].plan)->cut);
+    assert_int_equal(many.gathered, messages * s->cut);
     for (int r = 0; r < shards; r++) {
         for (int i = 0; i < ITEMS; i++)
             for (int o = 0; o < pare_plan_output_count(whole.plan); o++) {
@@ -205,9 +210,10 @@ static void products_are_shared(void **state)
     open_products(&g);
     const pare_input_shape shape = {"x", graph_value(&g, "x")->shape};
     for (int shards = 2; shards <= MOST; shards++) {
-        assert_same(g.model, &shape, shards, 0);
-        assert_same(g.model, &shape, shards, 1);
-        assert_same(g.model, &shape, shards, 2);
+        assert_same(g.model, &shape, shards, 0, 0);
+        assert_same(g.model, &shape, shards, 1, 0);
+        assert_same(g.model, &shape, shards, 2, 0);
+        assert_same(g.model, &shape, shards, 3, 2 * ROWS * 200 * 4); /* two runs in a message */
     }
     graph_close(&g);
 }
@@ -303,7 +309,7 @@ static void a_product_of_other_bytes_stays_whole(void **state)
     graph_node(&g, "MatMul", "b up", "y");
     graph_output(&g, "y");
     const pare_input_shape shape = {"x", graph_value(&g, "x")->shape};
-    assert_same(g.model, &shape, 2, 2);
+    assert_same(g.model, &shape, 2, 2, 0);
     const char *kernel;
     const int cut = cut_of(&g, 2, &kernel);
     assert_int_equal(cut, strstr(kernel, "onednn") ? 1 : 2);
@@ -334,8 +340,8 @@ static void convolutions_are_shared(void **state)
     graph_node(&g, "Relu", "f", "y");
     graph_output(&g, "y");
     const pare_input_shape shape = {"x", graph_value(&g, "x")->shape};
-    assert_same(g.model, &shape, 2, 2);
-    assert_same(g.model, &shape, 4, 0);
+    assert_same(g.model, &shape, 2, 2, 0);
+    assert_same(g.model, &shape, 4, 0, 0);
     graph_close(&g);
 }
 
@@ -358,7 +364,7 @@ static void the_zoo_is_shared(void **state)
         pare_input_shape shape = {model->graph->in.item[0]->name, model->graph->in.item[0]->shape};
         shape.shape.dim[0] = 1;
         for (int shards = 2; shards <= nets[i].most; shards++)
-            assert_same(model, &shape, shards, 2);
+            assert_same(model, &shape, shards, 2, 0);
         pare_model_free(model);
     }
 }
