@@ -2,15 +2,17 @@
 /* pare bench: latency, throughput and memory of a model, with profile and trace. */
 #include "formats/json.h"
 #include "formats/onnx.h"
-#include "runtime/eval/eval.h"
+#include "runtime/eval/relay.h"
 #include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/times.h"
 #include "tools/telemetry.h"
 #include "tools/model_facts.h"
+#include "tools/parallel.h"
 #include "tools/profile.h"
 #include "tools/progress.h"
+#include "tools/ranks.h"
 #include "tools/results.h"
 #include "tools/shapes.h"
 #include "tools/source.h"
@@ -28,6 +30,7 @@ typedef struct bench_options {
     double warm_up, duration;
     int64_t iterations, streams;
     bool no_tune, tf32;
+    int parallel; /* pare_parallel */
 } bench_options;
 
 #define OPTIONS bench_options
@@ -52,11 +55,17 @@ static const pare_option table[] = {
     PARE_OPT_TF32,
     PARE_OPT_FOLDER("cache", "DIR", cache,
                     "keep kernel timings here, so that the next start is fast"),
+    PARE_OPT_PARALLEL(parallel, ""),
+    PARE_OPT_GPUS,
     {0},
 };
 
-static const bench_options defaults = {
-    .warm_up = 200, .duration = 3, .iterations = 10, .streams = 1, .percentile = "90,95,99"};
+static const bench_options defaults = {.warm_up = 200,
+                                       .duration = 3,
+                                       .iterations = 10,
+                                       .streams = 1,
+                                       .percentile = "90,95,99",
+                                       .parallel = PARE_PARALLEL_NONE};
 
 /* --- shapes --- */
 
@@ -198,13 +207,38 @@ static pare_status trace_streams(pare_tool *tool, const pare_streams *streams, c
     return pare_profile_trace(tool->ctx, runners, count, tool->arg[0], path);
 }
 
-static pare_status measure_plan(pare_tool *tool, const bench_options *o, const pare_plan *plan,
+/* A plan, of the whole model or of this rank's part. */
+typedef struct planned {
+    const pare_plan *plan;
+    pare_plan *own;    /* or NULL: */
+    pare_relay *relay; /* ranks share the model */
+} planned;
+
+/* Of stages: with as many runs under way as keep them busy. */
+static pare_status time_rate(pare_tool *tool, const bench_options *o, const planned *p,
+                             pare_runner *runner, double batch)
+{
+    const pare_measure_options options = {o->warm_up, o->duration, o->iterations};
+    double rate;
+    int under_way;
+    json_t *pipeline = json_object_get(tool->facts, "pipeline");
+    if (!pipeline) return PARE_OK;
+    PARE_TRY(pare_relay_rate(p->relay, runner, &options, &rate, &under_way));
+    json_object_set_new(tool->facts, "throughput_per_s", json_real(batch * rate));
+    json_object_set_new(pipeline, "under_way", json_integer(under_way));
+    return PARE_OK;
+}
+
+static pare_status measure_plan(pare_tool *tool, const bench_options *o, const planned *p,
                                 double batch)
 {
+    const pare_plan *plan = p->plan;
     pare_streams *streams;
     PARE_TRY(pare_streams_new(tool->ctx, &streams, plan, (int)o->streams));
+    if (p->relay) pare_relay_lead(p->relay, pare_streams_runner(streams, 0));
     pare_log_memory(tool, (size_t)o->streams * pare_plan_activation_bytes(plan));
     pare_status st = time_streams(tool, o, streams, batch);
+    if (st == PARE_OK) st = time_rate(tool, o, p, pare_streams_runner(streams, 0), batch);
     if (st == PARE_OK) st = time_phases(tool, o, streams);
     if (st == PARE_OK && pare_plan_emulates(plan)) say_emulated(tool);
     if (st == PARE_OK)
@@ -225,42 +259,100 @@ static int threads_of(const bench_options *o)
     return o->common.threads ? (int)o->common.threads : share > 1 ? share : 1;
 }
 
-static pare_status bench(pare_tool *tool, const bench_options *o, const pare_model *model)
+/* Ranks share the model by the kernels that run and validate take: times differ from rank to rank.
+ */
+static pare_status plan_model(pare_tool *tool, const bench_options *o, const pare_model *model,
+                              const pare_input_shape *shapes, int count, planned *out)
 {
-    pare_plan_options options = {
-        .threads = threads_of(o), .tune = !o->no_tune, .cache_dir = o->cache};
-    pare_input_shape *shapes = NULL;
+    const bool shared = tool->comm != NULL;
+    const pare_plan_options options = {.threads = threads_of(o),
+                                       .tune = !o->no_tune && !shared,
+                                       .cache_dir = o->cache,
+                                       .device = tool->device};
+    if (!shared) {
+        if (o->streams == 1 && !tool->device) pare_threads_bind(options.threads);
+        PARE_TRY(pare_plan_new(tool->ctx, &out->own, model, shapes, count, &options));
+        out->plan = out->own;
+        return PARE_OK;
+    }
+    PARE_TRY(pare_relay_new(tool->ctx, &out->relay, tool->comm, model, shapes, count, &options,
+                            (pare_parallel)o->parallel));
+    out->plan = pare_relay_plan(out->relay);
+    return PARE_OK;
+}
+
+static pare_status add_model(pare_tool *tool, const pare_model *model)
+{
     pare_model_facts facts;
-    pare_plan *plan;
-    int count;
-    PARE_TRY(choose_shapes(tool, model, o, &shapes, &count));
-    PARE_TRY(pare_tool_open_device(tool));
-    if (o->tf32) pare_tool_allow_tf32(tool);
-    options.device = tool->device;
-    PARE_TRY(pare_model_count(tool->ctx, model, &facts));
     char hash[33];
     uint64_t bytes;
+    PARE_TRY(pare_model_count(tool->ctx, model, &facts));
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
-    double start = pare_seconds();
-    if (o->streams == 1 && !tool->device) pare_threads_bind(options.threads);
-    PARE_TRY(pare_plan_new(tool->ctx, &plan, model, shapes, count, &options));
-    double planned = pare_seconds() - start;
-    double batch = (double)pare_shapes_samples(model, plan, shapes, count);
     json_t *file =
         json_pack("{s:o, s:s, s:s, s:I, s:I}", "file", pare_json_text(tool->arg[0]), "hash", hash,
                   "precision", pare_model_precision(&facts), "bytes",
                   (json_int_t)pare_model_bytes(model), "parameters", (json_int_t)facts.parameters);
     const char *recipes = pare_onnx_recipes(model, &tool->arena);
     if (recipes) json_object_set_new(file, "recipe", pare_json_text(recipes));
+    return json_object_set_new(tool->facts, "model", file) ? PARE_MEMORY : PARE_OK;
+}
+
+/* Of one process, or of rank 0. */
+static pare_status lead(pare_tool *tool, const bench_options *o, const planned *p,
+                        const pare_model *model, const pare_input_shape *shapes, int count,
+                        double seconds)
+{
+    const double batch = (double)pare_shapes_samples(model, p->plan, shapes, count);
     json_object_update_new(
-        tool->facts, json_pack("{s:o, s:o, s:I, s:i, s:f, s:I, s:I}", "model", file, "shapes",
-                               shapes_json(shapes, count), "batch", (json_int_t)batch, "threads",
-                               options.threads, "plan_seconds", planned, "activation_bytes",
-                               (json_int_t)pare_plan_activation_bytes(plan), "packed_weight_bytes",
-                               (json_int_t)pare_plan_weight_bytes(plan)));
-    pare_status st = measure_plan(tool, o, plan, batch);
-    pare_plan_free(plan);
+        tool->facts,
+        json_pack("{s:o, s:I, s:i, s:f, s:I, s:I}", "shapes", shapes_json(shapes, count), "batch",
+                  (json_int_t)batch, "threads", threads_of(o), "plan_seconds", seconds,
+                  "activation_bytes", (json_int_t)pare_plan_activation_bytes(p->plan),
+                  "packed_weight_bytes", (json_int_t)pare_plan_weight_bytes(p->plan)));
+    if (p->relay) {
+        const pare_shared_plan shared = pare_relay_shared(p->relay);
+        pare_parallel_print(tool, &shared);
+        PARE_TRY(pare_parallel_facts(tool->facts, &shared));
+    }
+    return measure_plan(tool, o, p, batch);
+}
+
+static pare_status bench(pare_tool *tool, const bench_options *o, const pare_model *model)
+{
+    pare_input_shape *shapes = NULL;
+    planned p = {0};
+    int count;
+    PARE_TRY(choose_shapes(tool, model, o, &shapes, &count));
+    PARE_TRY(pare_tool_open_device(tool));
+    if (o->tf32) pare_tool_allow_tf32(tool);
+    PARE_TRY(add_model(tool, model));
+    double start = pare_seconds();
+    PARE_TRY(plan_model(tool, o, model, shapes, count, &p));
+    double seconds = pare_seconds() - start;
+    pare_status st;
+    if (pare_tool_leads(tool)) {
+        st = lead(tool, o, &p, model, shapes, count, seconds);
+        if (p.relay) st = pare_relay_end(p.relay, st);
+    } else
+        st = pare_relay_follow(p.relay);
+    pare_relay_free(p.relay);
+    pare_plan_free(p.own);
     return st;
+}
+
+/* Options that do not go together. */
+static pare_status check_options(pare_tool *tool, const bench_options *o)
+{
+    static const char *const of_one[] = {"cache", "no-tune", "streams", NULL};
+    if (o->parallel >= 0) {
+        pare_parallel_begin(tool);
+        return pare_refuse_options(tool, "with --parallel", of_one);
+    }
+    if (!tool->comm) return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE,
+                     "bench: %d processes were started, which share a model by --parallel pipeline "
+                     "or --parallel tensor",
+                     pare_comm_size(tool->comm));
 }
 
 static pare_status run(pare_tool *tool, const void *options)
@@ -270,12 +362,16 @@ static pare_status run(pare_tool *tool, const void *options)
     double percentiles[PARE_PERCENTILES];
     int count;
     PARE_TRY(pare_percentiles_parse(tool->ctx, o->percentile, percentiles, &count));
-    PARE_TRY(pare_results_check(tool->ctx, o->append));
+    PARE_TRY(check_options(tool, o));
+    if (pare_tool_leads(tool)) PARE_TRY(pare_results_check(tool->ctx, o->append));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     if (o->cache) pare_make_cache(tool->ctx, o->cache);
-    pare_status st = bench(tool, o, model);
-    if (st == PARE_OK) print_facts(tool->facts);
-    if (st == PARE_OK) st = pare_results_append(tool->ctx, o->append, tool->facts);
+    pare_status st = tool->comm ? pare_parallel_same(tool, tool->arg[0]) : PARE_OK;
+    if (st == PARE_OK) st = bench(tool, o, model);
+    if (st == PARE_OK && pare_tool_leads(tool)) {
+        print_facts(tool->facts);
+        st = pare_results_append(tool->ctx, o->append, tool->facts);
+    }
     pare_model_free(model);
     return st;
 }
@@ -286,12 +382,17 @@ const pare_command pare_command_bench = {
     .min = 1,
     .max = 1,
     .summary = "measure latency, throughput and memory of a model",
-    .detail = "Inputs are filled with repeatable values. The command says when its own number is "
-              "unstable.",
+    .detail =
+        "Inputs are filled with repeatable values. The command says when its own number is "
+        "unstable.\n"
+        "mpirun -n N with --parallel measures the model that N processes share; profile, trace "
+        "and\n"
+        "memory are those of the first.",
     .example =
         "pare bench resnet.int8.onnx --shapes input:32x1x28x28 --threads 2 --json bench.json",
     .options = table,
     .size = sizeof(bench_options),
+    .ranks = true,
     .defaults = &defaults,
     .run = run,
 };

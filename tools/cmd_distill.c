@@ -3,6 +3,7 @@
 #include "formats/file.h"
 #include "formats/json.h"
 #include "formats/onnx.h"
+#include "tools/parallel.h"
 #include "tools/ranks.h"
 #include "tools/scaling_facts.h"
 #include "tools/check_output.h"
@@ -12,7 +13,6 @@
 #include "tools/distill/qat.h"
 #include "tools/telemetry.h"
 #include "tools/source.h"
-#include "tools/stages.h"
 #include "tools/text.h"
 
 #include <string.h>
@@ -137,7 +137,10 @@ static void planned(void *user, size_t bytes, size_t device_bytes)
 
 static pare_status planned_stages(void *user, const pare_pipeline_plan *plan)
 {
-    return pare_stages_show(user, plan);
+    pare_tool *tool = user;
+    const pare_shared_plan shared = {.pipeline = plan};
+    pare_parallel_print(tool, &shared);
+    return pare_parallel_facts(tool->facts, &shared);
 }
 
 static pare_status read_options(job *j)

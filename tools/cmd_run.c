@@ -8,10 +8,10 @@
 #include "tools/check_output.h"
 #include "tools/commands.h"
 #include "tools/telemetry.h"
+#include "tools/parallel.h"
 #include "tools/progress.h"
 #include "tools/ranks.h"
 #include "tools/source.h"
-#include "tools/stages.h"
 #include "tools/text.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ typedef struct run_options {
     pare_list input;
     const char *output, *cache;
     bool reference, no_tune, tf32;
-    int parallel; /* 0: pipeline; -1: none */
+    int parallel; /* pare_parallel */
     int64_t stage_weights;
 } run_options;
 
@@ -42,17 +42,16 @@ static const pare_option table[] = {
                     "it the first that can is taken"),
     PARE_OPT_FLAG("no-tune", no_tune, "only read the times of --cache"),
     PARE_OPT_TF32,
-    PARE_OPT_CHOICE("parallel", "pipeline", parallel,
-                    "with --data, how processes that mpirun started share the model: each has a "
-                    "stage of its nodes, with their weights"),
+    PARE_OPT_PARALLEL(parallel, "with --data, "),
     PARE_OPT_BYTES("stage-weights", "SIZE", stage_weights, 1, 1e15,
-                   "with --parallel, most bytes of weights in a stage (no limit)"),
+                   "with --parallel pipeline, most bytes of weights in a stage (no limit)"),
     PARE_OPT_GPUS,
     PARE_SOURCE_ROWS("samples to run, evenly spaced (all)"),
     {0},
 };
 
-static const run_options defaults = {.source = PARE_SOURCE_DEFAULTS, .parallel = -1};
+static const run_options defaults = {.source = PARE_SOURCE_DEFAULTS,
+                                     .parallel = PARE_PARALLEL_NONE};
 
 static pare_plan_options plan_options(const pare_tool *tool, const run_options *o)
 {
@@ -330,6 +329,7 @@ static pare_status append(rows_file *f, const pare_predictor *predictor, int64_t
 /* Puts the predictor's outputs of so many samples behind the others. */
 static pare_status add_rows(rows_file *f, const pare_predictor *predictor, int count)
 {
+    if (!pare_tool_leads(f->tool)) return PARE_OK;
     if (!f->writer) PARE_TRY(create(f, predictor));
     PARE_TRY(append(f, predictor, count));
     f->done += count;
@@ -363,15 +363,30 @@ static pare_status run_batches(rows_file *f, pare_predictor *predictor)
     return st;
 }
 
-static pare_status run_alone(rows_file *f, const pare_source *source, const pare_model *model,
+static pare_status show(rows_file *f, pare_shared_plan plan)
+{
+    pare_parallel_print(f->tool, &plan);
+    return pare_parallel_facts(f->tool->facts, &plan);
+}
+
+/* By one process, or by all ranks in step. */
+static pare_status prepare(rows_file *f, const pare_source *source, const run_options *o,
+                           pare_predictor *predictor, size_t *to_come)
+{
+    PARE_TRY(pare_predictor_share(predictor, f->tool->comm, (pare_parallel)o->parallel));
+    PARE_TRY(pare_predictor_prepare(predictor, o->source.batch, source->count, to_come));
+    return show(f, pare_predictor_shared(predictor));
+}
+
+static pare_status run_whole(rows_file *f, const pare_source *source, const pare_model *model,
                              const run_options *o, const pare_plan_options *options)
 {
     pare_predictor *predictor = NULL;
     size_t to_come = 0;
     pare_status st = pare_predictor_new(f->tool->ctx, &predictor, model, source->data,
                                         source->inputs, source->input_count, options);
-    if (st == PARE_OK)
-        st = pare_predictor_prepare(predictor, o->source.batch, source->count, &to_come);
+    st = pare_comm_settle(f->tool->comm, st);
+    if (st == PARE_OK) st = prepare(f, source, o, predictor, &to_come);
     if (st == PARE_OK) st = open_reader(f, source, o);
     if (st == PARE_OK) pare_log_memory(f->tool, to_come + pare_reader_bytes(f->reader));
     if (st == PARE_OK) {
@@ -401,7 +416,7 @@ static pare_status lead_stages(rows_file *f, const pare_source *source, const ru
 {
     const pare_pipeline_plan *plan = pare_pipeline_planned(f->pipeline);
     PARE_TRY(open_reader(f, source, o));
-    PARE_TRY(pare_stages_show(f->tool, plan));
+    PARE_TRY(show(f, (pare_shared_plan){.pipeline = plan}));
     pare_log_memory(f->tool, plan->to_come + pare_reader_bytes(f->reader));
     pare_progress_begin(&f->bar, stderr, o->common.quiet, "run", "samples");
     return PARE_OK;
@@ -413,10 +428,6 @@ static pare_status run_stages(rows_file *f, const pare_source *source, const par
     pare_tool *tool = f->tool;
     pare_pipeline *pipeline = NULL;
     const pare_pipeline_work work = {.read = read_batch, .write = write_rows, .user = f};
-    char hash[33];
-    uint64_t bytes;
-    PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
-    PARE_TRY(pare_comm_same(tool->comm, "model", hash, strlen(hash)));
     PARE_TRY(pare_pipeline_new(tool->ctx, &pipeline, tool->comm, model, source->data,
                                source->inputs, source->input_count, options, o->source.batch,
                                source->count));
@@ -437,7 +448,10 @@ static pare_status run_data(pare_tool *tool, const pare_model *model, const run_
     f.all = source.count;
     const pare_plan_options options = plan_options(tool, o); /* the device is open by now */
     if (o->tf32) pare_tool_allow_tf32(tool);
-    pare_status st = (tool->comm ? run_stages : run_alone)(&f, &source, model, o, &options);
+    const bool stages = tool->comm && o->parallel == PARE_PIPELINE;
+    if (o->parallel >= 0) pare_parallel_begin(tool);
+    pare_status st = tool->comm ? pare_parallel_same(tool, tool->arg[0]) : PARE_OK;
+    if (st == PARE_OK) st = (stages ? run_stages : run_whole)(&f, &source, model, o, &options);
     st = close_rows(&f, st);
     if (st == PARE_OK && pare_tool_leads(tool)) {
         pare_print(stdout, "%s\n", o->output);
@@ -464,15 +478,14 @@ static pare_status check_options(pare_tool *tool, const run_options *o)
     if (o->parallel >= 0) {
         if (!o->source.data)
             return PARE_FAIL(tool->ctx, USAGE, "run --parallel: needs samples: --data F.h5");
-        if (!tool->comm)
-            pare_log(tool->ctx, PARE_LOG_WARNING,
-                     "one process was started: the model is not cut (mpirun -n N pare run ...)");
-        return pare_refuse_options(tool, "with --parallel", of_one);
+        PARE_TRY(pare_refuse_options(tool, "with --parallel", of_one));
     }
-    PARE_TRY(pare_refuse_options(tool, "without --parallel", of_stages));
-    if (!tool->comm) return PARE_OK;
+    if (o->parallel != PARE_PIPELINE)
+        PARE_TRY(pare_refuse_options(tool, "without --parallel pipeline", of_stages));
+    if (!tool->comm || o->parallel >= 0) return PARE_OK;
     return PARE_FAIL(tool->ctx, USAGE,
-                     "run: %d processes were started, which share a model by --parallel pipeline",
+                     "run: %d processes were started, which share a model by --parallel pipeline "
+                     "or --parallel tensor",
                      pare_comm_size(tool->comm));
 }
 
@@ -504,9 +517,9 @@ const pare_command pare_command_run = {
         "alone (inputs without a batch axis) an output whose shape differs from sample to "
         "sample becomes\n"
         "a group with a dataset for each sample: /NAME/0, /NAME/1, ...\n"
-        "mpirun -n N with --parallel pipeline cuts the model into N stages, for a model that one "
-        "process\n"
-        "or GPU does not hold; its outputs are the same bytes.",
+        "mpirun -n N with --parallel shares the model among N processes, for one that a process or "
+        "GPU\n"
+        "does not hold; the outputs are the same bytes.",
     .example = "pare run resnet.onnx --input input=image.npy -o out/",
     .options = table,
     .size = sizeof(run_options),

@@ -6,6 +6,7 @@
 #include "tools/report/report.h"
 #include "tools/results.h"
 #include "tools/validate.h"
+#include "tools/parallel.h"
 #include "tools/ranks.h"
 #include "tools/telemetry.h"
 
@@ -16,6 +17,7 @@ typedef struct validate_options {
     pare_source_options source;
     const char *report, *append, *cache;
     bool latency, any_accuracy, tf32;
+    int parallel; /* pare_parallel */
 } validate_options;
 
 #define OPTIONS validate_options
@@ -34,12 +36,14 @@ static const pare_option table[] = {
                   "--threads says more"),
     PARE_OPT_FLAG("any-accuracy", any_accuracy,
                   "continue where the first model's accuracy is near chance"),
+    PARE_OPT_PARALLEL(parallel, "each model by itself; "),
     PARE_OPT_GPUS,
     PARE_OPT_TF32,
     {0},
 };
 
-static const validate_options defaults = {.source = PARE_SOURCE_DEFAULTS};
+static const validate_options defaults = {.source = PARE_SOURCE_DEFAULTS,
+                                          .parallel = PARE_PARALLEL_NONE};
 
 static pare_status compare(pare_validation *c, pare_source *source, const validate_options *o)
 {
@@ -90,9 +94,11 @@ static pare_status show(pare_tool *tool, const char *report)
 }
 
 /* What ranks cannot share. */
-static pare_status refuse_ranks(pare_tool *tool)
+static pare_status refuse_ranks(pare_tool *tool, const validate_options *o)
 {
     static const char *const alone[] = {"latency", "report", "cache", NULL};
+    if (o->parallel >= 0) pare_parallel_begin(tool);
+    if (o->parallel >= 0) return pare_refuse_options(tool, "with --parallel", alone);
     return tool->comm ? pare_refuse_options(tool, "with several processes", alone) : PARE_OK;
 }
 
@@ -104,10 +110,12 @@ static pare_status run(pare_tool *tool, const void *options)
                                   .data = o->source.data,
                                   .cache = o->cache,
                                   .any_accuracy = o->any_accuracy,
+                                  .shared = o->parallel >= 0,
+                                  .parallel = (pare_parallel)o->parallel,
                                   .profile = o->report != NULL};
     pare_source source = {0};
     PARE_TRY(pare_need_option(tool, o->source.data, "--data F.h5", "the samples to compare on"));
-    PARE_TRY(refuse_ranks(tool));
+    PARE_TRY(refuse_ranks(tool, o));
     if (pare_tool_leads(tool)) PARE_TRY(pare_results_check(tool->ctx, o->append));
     pare_status st = pare_validation_open(&validation, tool->arg);
     for (int k = 0; st == PARE_OK && k < validation.count; k++) {

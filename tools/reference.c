@@ -125,7 +125,7 @@ static bool take_rows(pare_reference *r, int o, int count)
 }
 
 /* Memory of the pages before this place, which are in the file. */
-static void give_back(const pare_reference *r) { pare_map_give_back(r->entry.data, r->at); }
+static void give_back(const pare_reference *r) { pare_memory_give_back(r->entry.data, r->at); }
 
 static bool take_batch(pare_reference *r, int count, pare_hash seen)
 {

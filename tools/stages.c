@@ -27,17 +27,16 @@ static json_t *stage_json(const pare_pipeline_plan *plan, int i)
                      "share", s->cost / fmax(all_costs(plan), 1));
 }
 
-static pare_status add_facts(pare_tool *tool, const pare_pipeline_plan *plan)
+json_t *pare_stages_json(const pare_pipeline_plan *plan)
 {
     json_t *stages = json_array();
     for (int i = 0; i < plan->stages; i++) json_array_append_new(stages, stage_json(plan, i));
-    json_t *facts = json_pack("{s:I, s:i, s:f, s:f, s:o}", "microbatches",
-                              (json_int_t)plan->microbatches, "microbatch", plan->samples, "bubble",
-                              plan->bubble, "bubble_equal", plan->bubble_equal, "stages", stages);
-    return facts && !json_object_set_new(tool->facts, "pipeline", facts) ? PARE_OK : PARE_MEMORY;
+    return json_pack("{s:I, s:i, s:f, s:f, s:o}", "microbatches", (json_int_t)plan->microbatches,
+                     "microbatch", plan->samples, "bubble", plan->bubble, "bubble_equal",
+                     plan->bubble_equal, "stages", stages);
 }
 
-static void print_stages(pare_tool *tool, const pare_pipeline_plan *plan)
+void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan)
 {
     pare_table table;
     const double all = fmax(all_costs(plan), 1);
@@ -55,15 +54,8 @@ static void print_stages(pare_tool *tool, const pare_pipeline_plan *plan)
     }
     pare_table_print(&table, stderr);
     pare_print(stderr,
-               "%lld microbatches of %d sample%s; stages wait for %.1f %% of the time, equal ones "
+               "%lld microbatch%s of %d sample%s; stages wait for %.1f %% of the time, equal ones "
                "would for %.1f %%\n",
-               (long long)plan->microbatches, plan->samples, plan->samples == 1 ? "" : "s",
-               100 * plan->bubble, 100 * plan->bubble_equal);
-}
-
-pare_status pare_stages_show(pare_tool *tool, const pare_pipeline_plan *plan)
-{
-    if (!pare_tool_leads(tool)) return PARE_OK;
-    if (!tool->common->quiet) print_stages(tool, plan);
-    return add_facts(tool, plan);
+               (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", plan->samples,
+               plan->samples == 1 ? "" : "s", 100 * plan->bubble, 100 * plan->bubble_equal);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was planned for a pipeline of processes, before it runs. */
+/* What was planned for a pipeline of processes, in rank 0. */
 #ifndef PARE_TOOLS_STAGES_H
 #define PARE_TOOLS_STAGES_H
 
 #include "runtime/eval/pipeline.h"
 #include "tools/options.h"
 
-/* In rank 0: the facts "pipeline", and on standard error a table of the stages. */
-PARE_NODISCARD pare_status pare_stages_show(pare_tool *tool, const pare_pipeline_plan *plan);
+/* On standard error: a table of the stages. */
+void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan);
+/* The facts "pipeline"; NULL: no memory. */
+json_t *pare_stages_json(const pare_pipeline_plan *plan);
 #endif

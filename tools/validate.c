@@ -4,6 +4,8 @@
 #include "formats/json.h"
 #include "formats/onnx.h"
 #include "runtime/eval/stats.h"
+#include "tools/parallel.h"
+#include "tools/table.h"
 #include "tools/telemetry.h"
 #include "tools/profile.h"
 #include "tools/times.h"
@@ -15,6 +17,12 @@
 static void planned(void *user, size_t bytes)
 {
     pare_validation *v = user;
+    for (int k = 0; v->shared && k < v->count; k++) {
+        const pare_candidate *one = pare_comparison_candidate(v->comparison, k);
+        const pare_shared_plan plan = pare_predictor_shared(one->predictor);
+        if (!v->tool->common->quiet && v->tool->comm) pare_print(stderr, "%s\n", one->model->path);
+        pare_parallel_print(v->tool, &plan);
+    }
     pare_log_memory(v->tool, bytes);
     pare_progress_begin(&v->bar, stderr, v->tool->common->quiet, "validate", "samples");
 }
@@ -56,6 +64,7 @@ pare_status pare_validation_open(pare_validation *v, const char *const *path)
     pare_comparison_options_init(&options);
     options.threads = (int)v->tool->common->threads;
     options.comm = v->tool->comm;
+    if (v->shared) options.parallel = v->parallel;
     options.any_accuracy = v->any_accuracy;
     options.planned = planned;
     options.progress = progress;
@@ -220,6 +229,8 @@ static pare_status add_results(json_t *json, const pare_validation *v, int k)
 {
     const pare_comparison *c = v->comparison;
     const pare_candidate *one = pare_comparison_candidate(c, k);
+    const pare_shared_plan shared = pare_predictor_shared(one->predictor);
+    PARE_TRY(pare_parallel_facts(json, &shared));
     if (pare_comparison_classes(c)) add_accuracy(json, c, one);
     if (!k) return PARE_OK;
     if (pare_comparison_classifies(c))

@@ -22,6 +22,8 @@ typedef struct pare_validation {
     pare_validated *model;
     int count;
     bool any_accuracy; /* do not stop near chance */
+    bool shared;       /* ranks share each model, as this says, in place of the samples: */
+    pare_parallel parallel;
     bool profile;      /* pare_validation_time notes each step's time, too */
     const char *data;  /* file, for messages */
     const char *cache; /* folder where the first model's outputs are kept, or NULL */

@@ -24,7 +24,7 @@ pare_hash pare_hash_map(const void *map, size_t bytes)
     for (size_t done = 0; done < bytes; done += CHUNK) {
         size_t size = bytes - done < CHUNK ? bytes - done : CHUNK;
         XXH3_128bits_update(state, data + done, size);
-        pare_map_give_back(data + done, size);
+        pare_memory_give_back(data + done, size);
     }
     XXH128_hash_t h = XXH3_128bits_digest(state);
     XXH3_freeState(state);

@@ -13,7 +13,7 @@ bool pare_has_room(size_t bytes)
     return true;
 }
 
-void pare_map_give_back(const void *data, size_t bytes)
+void pare_memory_give_back(const void *data, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t from = ((uintptr_t)data + page - 1) & ~(page - 1);

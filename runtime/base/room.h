@@ -13,8 +13,8 @@
 /* Can the process map so many bytes more? Safe in a signal handler. */
 bool pare_has_room(size_t bytes);
 
-/* Takes whole pages of a file's read-only map out of the process' memory; they come back from the
-   file when they are read again. */
-void pare_map_give_back(const void *data, size_t bytes);
+/* Takes whole pages out of the process' memory. Those of a file's read-only map come back from the
+   file when they are read again; what was in the process' own is lost. */
+void pare_memory_give_back(const void *data, size_t bytes);
 
 #endif

@@ -236,6 +236,21 @@ pare_status pare_comm_gather(pare_comm *c, const void *mine, size_t bytes, void 
     return PARE_OK;
 }
 
+pare_status pare_comm_all_gather(pare_comm *c, const void *mine, const size_t *bytes, void *all)
+{
+    enum { LARGEST = 1 << 30 };
+    size_t sum = 0;
+    PARE_TRY(pare_comm_settle(c, PARE_OK));
+    for (int r = 0; r < pare_comm_size(c) && sum <= LARGEST; r++)
+        sum = bytes[r] <= LARGEST ? sum + bytes[r] : bytes[r];
+    if (c && sum > LARGEST)
+        return PARE_FAIL(c->ctx, UNSUPPORTED,
+                         "ranks have more than 1 GiB for each other at once; take a smaller batch");
+    if (c) return pare_comm_checked(c, c->transport->all_gather(c->transport, mine, bytes, all));
+    if (*bytes) memcpy(all, mine, *bytes);
+    return PARE_OK;
+}
+
 pare_status pare_comm_same(pare_comm *c, const char *what, const void *data, size_t bytes)
 {
     if (!c) return PARE_OK;

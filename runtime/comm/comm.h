@@ -92,6 +92,12 @@ PARE_NODISCARD pare_status pare_comm_broadcast(pare_comm *comm, void *data, size
 PARE_NODISCARD pare_status pare_comm_gather(pare_comm *comm, const void *mine, size_t bytes,
                                             void *all);
 
+/* Every rank gets what every rank has, in their order: `mine` of rank r has bytes[r] bytes (size,
+   the same in each), and all has room for their sum. PARE_UNSUPPORTED: more than 1 GiB. A job of
+   one copies. */
+PARE_NODISCARD pare_status pare_comm_all_gather(pare_comm *comm, const void *mine,
+                                                const size_t *bytes, void *all);
+
 /* The network between rank 0 and the last one, in every rank: what messages of 8 bytes and of 16
    MiB take, the quickest of some. A job of one has none: 0 and 0. */
 PARE_NODISCARD pare_status pare_comm_measure(pare_comm *comm, pare_network *out);

@@ -25,6 +25,7 @@
     X(Allreduce)                                                                                   \
     X(Bcast)                                                                                       \
     X(Gather)                                                                                      \
+    X(Allgatherv)                                                                                  \
     X(Send)                                                                                        \
     X(Recv)                                                                                        \
     X(Sendrecv)                                                                                    \
@@ -162,6 +163,22 @@ static pare_status gather(pare_transport *t, const void *mine, size_t bytes, voi
     return PARE_OK;
 }
 
+static pare_status all_gather(pare_transport *t, const void *mine, const size_t *bytes, void *all)
+{
+    pare_mpi *m = (pare_mpi *)t;
+    int *counts = pare_alloc(m->ctx, (size_t)t->size * 2, sizeof *counts), *at = counts + t->size;
+    if (!counts) return PARE_MEMORY;
+    for (int r = 0, next = 0; r < t->size; next += counts[r++]) {
+        counts[r] = (int)bytes[r];
+        at[r] = next;
+    }
+    pare_status st =
+        check(m, m->Allgatherv(mine, counts[t->rank], m->byte, all, counts, at, m->byte, m->world),
+              "Allgatherv");
+    pare_free(counts);
+    return st;
+}
+
 static pare_status send(pare_transport *t, const void *data, size_t bytes, int to)
 {
     pare_mpi *m = (pare_mpi *)t;
@@ -234,6 +251,7 @@ pare_status pare_mpi_open(pare_ctx *ctx, pare_transport **out)
                                     .allreduce = allreduce,
                                     .broadcast = broadcast,
                                     .gather = gather,
+                                    .all_gather = all_gather,
                                     .send = send,
                                     .receive = receive,
                                     .exchange = exchange,

@@ -21,6 +21,8 @@ struct pare_transport {
     pare_status (*allreduce)(pare_transport *t, void *data, size_t count, pare_comm_op op);
     pare_status (*broadcast)(pare_transport *t, void *data, size_t bytes, int root);
     pare_status (*gather)(pare_transport *t, const void *mine, size_t bytes, void *all);
+    /* Of rank r bytes[r] bytes, in the order of the ranks; together at most 1 GiB. */
+    pare_status (*all_gather)(pare_transport *t, const void *mine, const size_t *bytes, void *all);
     pare_status (*send)(pare_transport *t, const void *data, size_t bytes, int to);
     pare_status (*receive)(pare_transport *t, void *data, size_t bytes, int from);
     /* Both at once with one other rank; each side sends what the other receives. */

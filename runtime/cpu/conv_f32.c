@@ -121,6 +121,7 @@ static pare_status prepare(pare_prep *p)
     f->tile = f->whole ? depthwise_run : tile_run;
     pare_float_gemm_init(&s->gemm, pare_cpu_isa(), f->runs * f->length, f->args.mg);
     p->state = s;
+    p->packed |= 1u << 1;
     return f->whole ? pack_depthwise(p, s) : pack_weight(p, s);
 }
 

@@ -82,6 +82,7 @@ static pare_status prepare(pare_prep *p)
     int64_t pairs = s->picture.runs * ((s->picture.length + 1) / 2);
     pare_int8_gemm_init(&s->gemm, pare_cpu_isa(), pairs, s->picture.args.mg);
     PARE_TRY(pack_weight(p, s));
+    p->packed |= 1u << 1;
     p->state = s;
     return PARE_OK;
 }

@@ -139,6 +139,7 @@ static pare_status keep_constant(pare_prep *p, float_matmul *s)
     if (!packed) return PARE_MEMORY;
     pack(s, packed, &p->in[1], 0);
     s->packed = packed;
+    p->packed |= 1u << 1;
     return PARE_OK;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reshape, Flatten, Squeeze, Unsqueeze and pare.View: the same bytes under another shape. */
+/* Reshape, Flatten, Squeeze, Unsqueeze and pare.View: the same bytes under another shape. AllGather
+   and SliceSum. */
 #include "runtime/cpu/copy.h"
 #include "runtime/base/hash.h"
 #include "runtime/cpu/random.h"
 #include "runtime/cpu/ref.h"
+#include "runtime/ops/all_gather.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/moves.h"
 
@@ -128,6 +130,27 @@ static bool move_can(const pare_prep *p)
         .name = "copy_" #op, .can = move_can, .run = op##_run, .flags = PARE_KERNEL_REF};          \
     const pare_kernel *const pare_cpu_##op[] = {&copy_##op, NULL};
 PARE_MOVES(MOVES)
+
+/* AllGather of one process: its own part, and zeros. Where several share a run, exec/gather.c has
+   all parts. */
+
+static pare_status all_gather_run(const pare_call *c)
+{
+    pare_gather_args args;
+    pare_view place = c->out[0];
+    PARE_TRY(pare_gather_args_read(c->node, place.rank, &args));
+    memset(place.data, 0, pare_view_bytes(&place));
+    place.data = pare_ref_at(&place, args.first * place.stride[args.axis]);
+    place.dim[args.axis] = args.size[args.part];
+    pare_ref_copy(&place, &c->in[0], c->threads);
+    return PARE_OK;
+}
+
+static const pare_kernel ref_all_gather = {.name = "ref_all_gather",
+                                           .can = pare_ref_can_all,
+                                           .run = all_gather_run,
+                                           .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_all_gather[] = {&ref_all_gather, NULL};
 
 /* SliceSum of one slice, its own: a copy. pare_replicas runs no kernel but adds up. */
 

@@ -12,6 +12,7 @@ struct pare_comparison {
     pare_ctx *ctx;
     pare_arena arena;
     pare_comparison_options options;
+    pare_comm *share; /* ranks that share the models; options.comm: that share the samples */
     pare_device *device;
     pare_candidate *candidate;
     int count;
@@ -340,6 +341,7 @@ static pare_status open_predictors(pare_comparison *c, const pare_eval_samples *
         pare_candidate *one = &c->candidate[k];
         PARE_TRY(pare_predictor_new(c->ctx, &one->predictor, one->model, s->data, s->inputs,
                                     s->input_count, &options));
+        PARE_TRY(pare_predictor_share(one->predictor, c->share, c->options.parallel));
         const size_t outputs = (size_t)one->model->graph->out.count;
         one->error = pare_arena_alloc(&c->arena, outputs, sizeof *one->error);
         one->same_text = pare_arena_alloc(&c->arena, outputs, sizeof *one->same_text);
@@ -430,7 +432,7 @@ pare_status pare_comparison_run(pare_comparison *c, const pare_eval_samples *sam
 
 void pare_comparison_options_init(pare_comparison_options *options)
 {
-    *options = (pare_comparison_options){0};
+    *options = (pare_comparison_options){.parallel = PARE_PARALLEL_NONE};
 }
 
 static pare_status comparison_fill(pare_comparison *c, const pare_model *const *models, int count)
@@ -458,7 +460,11 @@ pare_status pare_comparison_new(pare_ctx *ctx, pare_comparison **out,
     if (!c) return PARE_MEMORY;
     c->ctx = ctx;
     c->options = *options;
-    c->tally = (pare_error_tally){.ctx = ctx, .comm = options->comm};
+    if (options->parallel != PARE_PARALLEL_NONE) {
+        c->share = options->comm;
+        c->options.comm = NULL;
+    }
+    c->tally = (pare_error_tally){.ctx = ctx, .comm = c->options.comm};
     pare_arena_init(&c->arena, ctx);
     pare_status st = comparison_fill(c, models, count);
     if (st == PARE_OK)

@@ -5,6 +5,7 @@
 
 #include "formats/data.h"
 #include "runtime/comm/comm.h"
+#include "runtime/exec/shards.h"
 #include "runtime/eval/stats.h"
 #include "runtime/exec/exec.h"
 
@@ -27,6 +28,26 @@ PARE_NODISCARD pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **ou
                                               const pare_data_input *inputs, int input_count,
                                               const pare_plan_options *options);
 void pare_predictor_free(pare_predictor *predictor);
+
+/* How ranks share a model: each has a stage of its nodes (pipeline.h), or a part of each large
+   product's channels (exec/shards.h). */
+typedef enum pare_parallel { PARE_PARALLEL_NONE = -1, PARE_PIPELINE, PARE_TENSOR } pare_parallel;
+
+/* Before the first plan: ranks share the model. They then call the same functions for the same
+   samples, pare_predictor_prepare first; each has all outputs, which are those of one process, byte
+   for byte, and the status of the first that failed. comm NULL, or NONE: this process has all of
+   it. PARE_UNSUPPORTED: too many ranks. */
+PARE_NODISCARD pare_status pare_predictor_share(pare_predictor *predictor, pare_comm *comm,
+                                                pare_parallel how);
+
+/* What ranks share, once it is planned. */
+typedef struct pare_shared_plan {
+    const struct pare_pipeline_plan *pipeline; /* or NULL */
+    const pare_plan_sharding *tensor;          /* or NULL; with it: */
+    const size_t *activations;                 /* (shards) bytes of a run's buffer */
+    int runs;                                  /* side by side */
+} pare_shared_plan;
+pare_shared_plan pare_predictor_shared(const pare_predictor *predictor);
 
 /* Runs count samples; a model with a fixed batch runs in pieces of it, the last one filled up.
    PARE_INPUT where an output has no row per sample, unless each runs alone. */
@@ -241,10 +262,11 @@ typedef struct pare_first_outputs {
 } pare_first_outputs;
 
 typedef struct pare_comparison_options {
-    int threads;       /* of a prediction; 0: all cores */
-    pare_comm *comm;   /* ranks that each run a share of the samples and have all results; these do
-                          not depend on it; NULL: this process alone */
-    bool any_accuracy; /* do not fail where the first model's accuracy is near chance */
+    int threads;     /* of a prediction; 0: all cores */
+    pare_comm *comm; /* ranks that each run a share of the samples and have all results; these do
+                        not depend on it; NULL: this process alone */
+    pare_parallel parallel; /* they share the models instead, and each has all samples */
+    bool any_accuracy;      /* do not fail where the first model's accuracy is near chance */
     /* Before the first batch: how many bytes will be touched. Or NULL. */
     void (*planned)(void *user, size_t bytes);
     /* After each batch, in samples. Or NULL. */
@@ -253,6 +275,7 @@ typedef struct pare_comparison_options {
     pare_status (*timed)(void *user, int k, pare_runner *runner);
     void *user;
 } pare_comparison_options;
+/* One process, which compares only where accuracy is above chance. */
 void pare_comparison_options_init(pare_comparison_options *options);
 
 /* models: (count), borrowed. PARE_INPUT: one has not as many outputs as the first. */

@@ -2,6 +2,7 @@
 /* What a predictor keeps of its runs: of a run of several samples one row of each output for each
    of them, of a sample that runs alone all of each output, whatever its shape. */
 #include "runtime/base/size.h"
+#include "runtime/eval/pipeline.h"
 #include "runtime/eval/predict.h"
 
 #include <string.h>
@@ -216,7 +217,8 @@ int pare_predictor_output_count(const pare_predictor *p) { return p->output_coun
 
 pare_rows pare_predictor_rows(const pare_predictor *p, int i)
 {
-    const pare_output_rows *out = &p->out[i];
+    const pare_predictor *has = p->pipeline ? pare_pipeline_outputs(p->pipeline) : p;
+    const pare_output_rows *out = &has->out[i];
     const void *f32 = out->dtype == PARE_f32 ? (const void *)out->data : out->f32;
     return (pare_rows){.name = out->name,
                        .dtype = out->dtype,

@@ -15,6 +15,7 @@
 #include "runtime/eval/pipeline.h"
 #include "runtime/base/size.h"
 #include "runtime/eval/predict.h"
+#include "runtime/eval/stage_message.h"
 
 #include <string.h>
 
@@ -59,29 +60,6 @@ struct pare_pipeline {
 
 /* --- messages --- */
 
-static size_t aligned(const pare_value *v)
-{
-    size_t bytes;
-    const bool fits = pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes);
-    return fits ? pare_align_up(bytes, ALIGN) : 0;
-}
-
-static size_t run_bytes_in(const pare_plan *plan)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < pare_plan_input_count(plan); i++)
-        bytes += aligned(pare_plan_input(plan, i));
-    return bytes;
-}
-
-static size_t run_bytes_out(const pare_plan *plan)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < pare_plan_output_count(plan); i++)
-        bytes += aligned(pare_plan_output(plan, i));
-    return bytes;
-}
-
 static pare_view output_view(const output *o)
 {
     pare_view view;
@@ -103,29 +81,14 @@ static size_t run_bytes_result(const pare_pipeline *p)
 
 /* --- planning --- */
 
-/* most: rows of a run; 0: no limit. */
-static pare_status stage_plan(pare_pipeline *p, const wanted *w, int most)
-{
-    pare_predictor_free(p->predictor);
-    p->predictor = NULL;
-    PARE_TRY(pare_predictor_new(p->ctx, &p->predictor, w->model, w->data, w->inputs, w->input_count,
-                                &w->options));
-    p->predictor->most = most;
-    return pare_predictor_prepare(p->predictor, p->batch, p->all, &p->plan.to_come);
-}
-
-/* A device without room for a run of all rows has a plan for fewer. Then all ranks plan for as few,
-   until they agree: other rows may have another cut. */
+/* Other rows may have another cut, so ranks plan for as many. */
 static pare_status plan_stage(pare_pipeline *p, const wanted *w)
 {
-    int64_t rows[2] = {0, 0}; /* the most in a rank, and the fewest with a sign */
-    do {
-        PARE_TRY(pare_comm_settle(p->comm, stage_plan(p, w, (int)-rows[1])));
-        rows[0] = p->predictor->rows;
-        rows[1] = -p->predictor->rows;
-        PARE_TRY(pare_comm_allreduce(p->comm, rows, 2, PARE_COMM_MAX_I64));
-    } while (rows[0] != -rows[1]);
-    return PARE_OK;
+    pare_status st = pare_predictor_new(p->ctx, &p->predictor, w->model, w->data, w->inputs,
+                                        w->input_count, &w->options);
+    PARE_TRY(pare_comm_settle(p->comm, st));
+    PARE_TRY(pare_predictor_agree(p->predictor, p->comm, (int)p->batch));
+    return pare_predictor_prepare(p->predictor, p->batch, p->all, &p->plan.to_come);
 }
 
 static pare_status check_cut(pare_pipeline *p)
@@ -179,6 +142,17 @@ static pare_status predict_bubble(pare_pipeline *p)
                               p->window);
 }
 
+/* Room for a batch's outputs. */
+static pare_status open_rows(pare_pipeline *p)
+{
+    p->predictor->count = (int)(p->batch < p->all ? p->batch : p->all);
+    for (int i = 0; i < p->predictor->output_count; i++) {
+        const pare_view view = output_view(&p->output[i]);
+        PARE_TRY(pare_predictor_open_rows(p->predictor, i, &view));
+    }
+    return PARE_OK;
+}
+
 /* This rank's ends of the channels; rank 0 also makes room for the outputs. */
 static pare_status open_ends(pare_pipeline *p)
 {
@@ -186,16 +160,11 @@ static pare_status open_ends(pare_pipeline *p)
     const int last = p->ranks - 1, before = (p->rank + last) % p->ranks,
               after = (p->rank + 1) % p->ranks;
     const size_t runs = (size_t)p->plan.runs, result = run_bytes_result(p);
-    const size_t in = p->rank ? run_bytes_in(plan) : result,
-                 out = p->rank < last ? run_bytes_out(plan) : result;
+    const size_t in = p->rank ? pare_stage_bytes_in(plan) : result,
+                 out = p->rank < last ? pare_stage_bytes_out(plan) : result;
     PARE_TRY(pare_channel_open(p->comm, &p->from, before, p->rank, in * runs));
     PARE_TRY(pare_channel_open(p->comm, &p->to, p->rank, after, out * runs));
-    p->predictor->count = (int)(p->batch < p->all ? p->batch : p->all);
-    for (int i = 0; !p->rank && i < p->predictor->output_count; i++) {
-        const pare_view view = output_view(&p->output[i]);
-        PARE_TRY(pare_predictor_open_rows(p->predictor, i, &view));
-    }
-    return PARE_OK;
+    return p->rank ? PARE_OK : open_rows(p);
 }
 
 static pare_status check(pare_pipeline *p, const pare_model *model, const pare_data *data)
@@ -271,12 +240,7 @@ const pare_predictor *pare_pipeline_outputs(const pare_pipeline *p) { return p->
 static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
     const pare_pipeline *p = user;
-    const pare_plan *plan = p->predictor->plan;
-    const char *at = p->in + (size_t)run * run_bytes_in(plan);
-    for (int i = 0; i < pare_plan_input_count(plan); i++) {
-        pare_runner_set_input(replica->runner, i, at);
-        at += aligned(pare_plan_input(plan, i));
-    }
+    pare_stage_read(replica->runner, p->in + (size_t)run * pare_stage_bytes_in(p->predictor->plan));
     return PARE_OK;
 }
 
@@ -289,14 +253,8 @@ static pare_status load_samples(void *user, int64_t unit, pare_replica *replica)
 static pare_status take(void *user, int64_t unit, pare_replica *replica)
 {
     const pare_pipeline *p = user;
-    const pare_plan *plan = p->predictor->plan;
-    char *at = p->out + (size_t)(unit - p->first) * run_bytes_out(plan);
-    for (int i = 0; i < pare_plan_output_count(plan); i++) {
-        const pare_view y = pare_runner_output(replica->runner, i);
-        const size_t bytes = pare_view_bytes(&y);
-        if (bytes) memcpy(at, y.data, bytes);
-        at += aligned(pare_plan_output(plan, i));
-    }
+    pare_stage_write(replica->runner,
+                     p->out + (size_t)(unit - p->first) * pare_stage_bytes_out(p->predictor->plan));
     return PARE_OK;
 }
 
@@ -330,8 +288,8 @@ static pare_status pass_on(pare_pipeline *p)
         p->out = out;
         if (kind == PARE_CHANNEL_DATA && st == PARE_OK) st = run_units(p, 0, units);
         if (kind == PARE_CHANNEL_DATA && st != PARE_OK) kind = PARE_CHANNEL_FAILED;
-        PARE_TRY(pare_channel_send(p->to, kind, (size_t)units * run_bytes_out(p->predictor->plan),
-                                   samples));
+        PARE_TRY(pare_channel_send(
+            p->to, kind, (size_t)units * pare_stage_bytes_out(p->predictor->plan), samples));
     }
     return st;
 }
@@ -373,17 +331,19 @@ static pare_status feed(pare_pipeline *p, feeder *f)
     f->unit += units;
     f->under_way++;
     return pare_channel_send(p->to, PARE_CHANNEL_DATA,
-                             (size_t)units * run_bytes_out(p->predictor->plan), samples);
+                             (size_t)units * pare_stage_bytes_out(p->predictor->plan), samples);
+}
+
+static void widen_rows(const pare_output_rows *out, int count)
+{
+    if (out->f32) pare_convert(out->f32, PARE_f32, out->data, out->dtype, count * out->size);
 }
 
 static pare_status flush(pare_pipeline *p, const feeder *f)
 {
     const int count = p->kept;
     if (!count) return PARE_OK;
-    for (int i = 0; i < p->predictor->output_count; i++) {
-        pare_output_rows *out = &p->predictor->out[i];
-        if (out->f32) pare_convert(out->f32, PARE_f32, out->data, out->dtype, count * out->size);
-    }
+    for (int i = 0; i < p->predictor->output_count; i++) widen_rows(&p->predictor->out[i], count);
     p->kept = 0;
     return f->work->write(f->work->user, count);
 }
@@ -438,4 +398,16 @@ pare_status pare_pipeline_run(pare_pipeline *p, const pare_pipeline_work *work)
     feeder f = {.work = work, .more = true};
     PARE_TRY(pare_comm_settle(p->comm, PARE_OK)); /* from here on only messages tell of failures */
     return pare_comm_settle(p->comm, p->rank ? pass_on(p) : lead(p, &f));
+}
+
+pare_status pare_pipeline_share(pare_pipeline *p, int count)
+{
+    PARE_TRY(pare_comm_settle(p->comm, p->rank ? open_rows(p) : PARE_OK));
+    for (int i = 0; i < p->predictor->output_count; i++) {
+        const pare_output_rows *out = &p->predictor->out[i];
+        const size_t row = (size_t)out->size * (size_t)pare_type(out->dtype)->bits / 8;
+        PARE_TRY(pare_comm_broadcast(p->comm, out->data, (size_t)count * row, 0));
+        if (p->rank) widen_rows(out, count);
+    }
+    return PARE_OK;
 }

@@ -48,10 +48,13 @@ typedef struct pare_pipeline_work {
     void *user;
 } pare_pipeline_work;
 
-/* Runs all samples, once. All ranks call it, and all have the status of the first that failed. */
+/* Runs all samples that there are to read, again at the next call. All ranks call it, and all have
+   the status of the first that failed. */
 PARE_NODISCARD pare_status pare_pipeline_run(pare_pipeline *pipeline,
                                              const pare_pipeline_work *work);
-/* Of rank 0: rows as after pare_predict. */
+/* Then gives all ranks the outputs of a last batch of so many samples. */
+PARE_NODISCARD pare_status pare_pipeline_share(pare_pipeline *pipeline, int count);
+/* Of rank 0, and after pare_pipeline_share of all: rows as after pare_predict. */
 const pare_predictor *pare_pipeline_outputs(const pare_pipeline *pipeline);
 
 #ifdef __cplusplus

@@ -3,7 +3,9 @@
    replica pool runs one-thread plans side by side: no thread waits for another within a network.
    Sums may change with the rows that a plan has, so a plan's rows follow from the batch alone:
    outputs are the same with any number of threads. */
+#include "runtime/eval/pipeline.h"
 #include "runtime/eval/predict.h"
+#include "runtime/exec/shards.h"
 
 #include <string.h>
 
@@ -57,6 +59,7 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     p->data = data;
     p->input_count = input_count;
     p->output_count = model->graph->out.count;
+    p->parallel = PARE_PARALLEL_NONE;
     p->fixed = fixed < 65536 ? (int)fixed : 0;
     p->alone = pare_data_runs_alone(data);
     pare_device *device = options->device;
@@ -75,7 +78,7 @@ pare_status pare_predictor_new(pare_ctx *ctx, pare_predictor **out, const pare_m
     return st;
 }
 
-static void close_plan(pare_predictor *p)
+void pare_predictor_unplan(pare_predictor *p)
 {
     pare_replicas_free(p->pool);
     pare_plan_free(p->plan);
@@ -86,7 +89,9 @@ static void close_plan(pare_predictor *p)
 void pare_predictor_free(pare_predictor *p)
 {
     if (!p) return;
-    close_plan(p);
+    pare_predictor_unplan(p);
+    pare_pipeline_free(p->pipeline);
+    pare_free(p->activations);
     for (int i = 0; p->out && i < p->output_count; i++) pare_output_rows_free(&p->out[i]);
     pare_free(p->out);
     pare_free(p->shape);
@@ -157,10 +162,9 @@ static int rows_of_plan(const pare_predictor *p, int count)
     return p->most && rows > p->most ? p->most : rows;
 }
 
-/* Makes the plan at the first batch. It serves all batches, so that a shorter last one needs no
-   second copy of the weights. On a device it is made for half the rows, again and again, where its
-   memory does not hold them. */
-static pare_status find_plan(pare_predictor *p, int count)
+/* The plan serves all batches, so that a shorter last one needs no second copy of the weights. On a
+   device it is made for half the rows, again and again, where its memory does not hold them. */
+pare_status pare_predictor_plan(pare_predictor *p, int count)
 {
     if (p->pool) return PARE_OK;
     const int wanted = rows_of_plan(p, count);
@@ -168,12 +172,12 @@ static pare_status find_plan(pare_predictor *p, int count)
     pare_status st = open_plan(p);
     while (st == PARE_MEMORY && p->options.device && !p->fixed && p->rows > 1) {
         pare_ctx_clear(p->ctx);
-        close_plan(p); /* and what it holds on the device */
+        pare_predictor_unplan(p); /* and what it holds on the device */
         p->rows = (p->rows + 1) / 2;
         st = open_plan(p);
     }
     if (st != PARE_OK) {
-        close_plan(p);
+        pare_predictor_unplan(p);
         return st;
     }
     if (p->rows < wanted)
@@ -181,6 +185,12 @@ static pare_status find_plan(pare_predictor *p, int count)
                  "%s: the device's memory does not hold %d samples at once; %d are run at a time",
                  p->model->path, wanted, p->rows);
     return PARE_OK;
+}
+
+static pare_status find_plan(pare_predictor *p, int count)
+{
+    if (p->pool) return PARE_OK;
+    return p->comm ? pare_predictor_shard(p, count) : pare_predictor_plan(p, count);
 }
 
 static int units_of(const pare_predictor *p, int count) { return (count + p->rows - 1) / p->rows; }
@@ -199,12 +209,15 @@ static size_t batch_bytes(const pare_predictor *p, int count)
         const pare_value *v = pare_plan_output(p->plan, i);
         if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) kept += bytes;
     }
+    const pare_plan_sharding *s = pare_plan_sharding_of(p->plan);
+    if (s) each += 2 * s->largest; /* messages */
     return (size_t)(units < threads ? units : threads) * each + kept * (size_t)units;
 }
 
 pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all, size_t *to_come)
 {
     if (count > all) count = all;
+    if (p->comm && p->parallel == PARE_PIPELINE) return pare_predictor_stage(p, count, to_come);
     PARE_TRY(find_plan(p, (int)count));
     *to_come = batch_bytes(p, (int)count);
     return PARE_OK;
@@ -259,8 +272,9 @@ pare_status pare_predictor_load(void *user, int64_t unit, pare_replica *replica)
 
 pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
 {
-    PARE_TRY(find_plan(p, count));
     p->inputs = inputs;
     p->count = count;
-    return pare_predictor_collect(p, units_of(p, count));
+    if (p->pipeline) return pare_predict_staged(p);
+    PARE_TRY(find_plan(p, count));
+    return pare_comm_settle(p->comm, pare_predictor_collect(p, units_of(p, count)));
 }

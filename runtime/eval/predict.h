@@ -24,13 +24,19 @@ struct pare_predictor {
     pare_ctx *ctx;
     const pare_model *model;
     const pare_data_input *input;
-    const pare_data *data;
+    pare_data *data;
     int input_count, output_count, threads;
     int fixed;  /* samples of a run; 0: any number */
     int most;   /* of them where any number can run; 0: no limit */
     bool alone; /* each sample is a run, whose outputs are all its own */
     pare_plan_options options;
     pare_input_shape *shape; /* (inputs) */
+    /* of ranks that share the model; NULL: this process has all of it */
+    pare_comm *comm;
+    pare_parallel parallel;
+    pare_gatherer gatherer;
+    size_t *activations;            /* (ranks), of shards */
+    struct pare_pipeline *pipeline; /* it has the plan, and the outputs */
     pare_plan *plan;
     pare_replicas *pool;
     int rows;              /* of the plan, into which every batch is filled */
@@ -40,6 +46,20 @@ struct pare_predictor {
     int count;
 };
 
+/* Makes plan and pool for batches of `count`, at the first call. */
+PARE_NODISCARD pare_status pare_predictor_plan(pare_predictor *predictor, int count);
+/* Frees them. */
+void pare_predictor_unplan(pare_predictor *predictor);
+/* Makes them in all ranks. A device without room for a run of all rows has a plan for fewer; then
+   all ranks plan for as few, until they agree. */
+PARE_NODISCARD pare_status pare_predictor_agree(pare_predictor *predictor, pare_comm *comm,
+                                                int count);
+/* shared.c: the same of a predictor whose products ranks share; all have cut them alike. */
+PARE_NODISCARD pare_status pare_predictor_shard(pare_predictor *predictor, int count);
+/* shared.c: plans the stages; runs a batch through them. */
+PARE_NODISCARD pare_status pare_predictor_stage(pare_predictor *predictor, int64_t batch,
+                                                size_t *to_come);
+PARE_NODISCARD pare_status pare_predict_staged(pare_predictor *predictor);
 /* Gives a replica the inputs of a run. */
 PARE_NODISCARD pare_status pare_predictor_load(void *user, int64_t unit, pare_replica *replica);
 /* Rows of the batch in a run; the last one may have fewer than the plan. */

@@ -2,6 +2,7 @@
 /* Items are handed out in order, so that the one whose turn it is to be taken is always being
    worked on. The first failure, in order, is kept: every item before it was handed out before it,
    and a lower one that fails later replaces it. */
+#include "runtime/exec/gather.h"
 #include "runtime/exec/replicas.h"
 
 #include <omp.h>
@@ -16,6 +17,8 @@ static void items_work(void *user, int worker);
 static int count_of(const pare_replicas *r)
 {
     const pare_replicas_options *o = &r->options;
+    const bool gathers = r->phases > 1 && r->plan->sharding;
+    if (gathers) return r->threads;
     if (r->phases > 1 || o->each) return (int)o->items;
     if (o->overlap && r->plan->options.device) return o->items == 1 ? 1 : 2;
     return r->threads;
@@ -80,6 +83,8 @@ void pare_replicas_free(pare_replicas *r)
     pare_free(r->from);
     pare_free(r->to);
     pare_free(r->whole);
+    pare_free(r->runner);
+    pare_gather_close(r->gather);
     pare_free(r);
 }
 
@@ -158,11 +163,12 @@ static pare_status item_run(pare_replicas *r, int64_t item, pare_replica *p)
 static void items_work(void *user, int worker)
 {
     pare_replicas *r = user;
-    const bool each = r->phases > 1 || r->options.each;
     const int threads = r->plan->options.threads;
     if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
     for (int64_t item; (item = hand_out(r)) >= 0;) {
-        pare_replica *p = &r->replica[each ? item : worker];
+        pare_replica *p = &r->replica[r->phases > 1     ? item - r->base
+                                      : r->options.each ? item
+                                                        : worker];
         p->worker = worker;
         pare_status st = item_run(r, item, p);
         if (st != PARE_OK) note_failure(r, item, p, st);
@@ -233,16 +239,29 @@ static pare_status failure_tell(pare_replicas *r)
     return pare_fail(r->ctx, r->status, "%s", r->replica[r->failed_replica].ctx.message);
 }
 
-static pare_status phases_run(pare_replicas *r, int64_t first, int64_t count)
+/* Items base .. end - 1. */
+static pare_status phases_run(pare_replicas *r)
 {
     for (r->at = 0; r->at < r->phases; r->at++) {
-        r->next = r->turn = first;
-        if (r->workers && count > 1)
+        r->next = r->turn = r->base;
+        if (r->workers && r->end - r->base > 1)
             PARE_TRY(pare_workers_run(r->ctx, r->workers));
         else
             items_work(r, 0);
         PARE_TRY(failure_tell(r));
-        PARE_TRY(pare_phase_sum(r));
+        PARE_TRY(pare_phase_join(r));
+    }
+    return PARE_OK;
+}
+
+/* Where parts are gathered, as many items run together as there are replicas. */
+static pare_status rounds_run(pare_replicas *r, int64_t first, int64_t count)
+{
+    const int64_t end = first + count;
+    const int64_t each = r->phases > 1 && r->count < count ? r->count : count;
+    for (r->base = first; r->base < end; r->base += each) {
+        r->end = end - r->base < each ? end : r->base + each;
+        PARE_TRY(phases_run(r));
     }
     return PARE_OK;
 }
@@ -272,7 +291,7 @@ pare_status pare_replicas_run(pare_replicas *r, int64_t first, int64_t count,
         items_overlap(r);
         st = failure_tell(r);
     } else
-        st = phases_run(r, first, count);
+        st = rounds_run(r, first, count);
     if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
     if (st != PARE_OK && r->stream) (void)r->plan->options.device->backend->sync(&quiet, r->stream);
     return st;

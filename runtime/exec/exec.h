@@ -47,6 +47,15 @@ typedef struct pare_stage_split {
     int count;
 } pare_stage_split;
 
+/* What processes give each other that have a part of a plan each (shards.h). */
+typedef struct pare_gatherer {
+    /* all: what every process has, in their order; of process r bytes[r] bytes. Called in the same
+       order in each, by one thread at a time. */
+    pare_status (*gather)(void *user, const void *mine, const size_t *bytes, void *all);
+    void *user;
+    size_t most; /* bytes in `all`, where one run has no more; 0: 256 MB */
+} pare_gatherer;
+
 typedef struct pare_plan_options {
     int threads;           /* inside one run; 0: all cores */
     pare_device *device;   /* where it runs (device.h); NULL: the CPU. It must outlive the plan. */
@@ -66,6 +75,11 @@ typedef struct pare_plan_options {
                           stage number `stage`, from 0: inputs are the tensors that cross to it, in
                           the memory order that they were made in, outputs those that leave it.
                           PARE_UNSUPPORTED: control flow, or shapes that only a run knows */
+    int shard, shards; /* shards above 1: products are cut (shards.h), and the plan has the part
+                          number `shard`, from 0, of each. PARE_UNSUPPORTED: as with stages;
+                          PARE_INPUT: no product can be cut */
+    const pare_gatherer *gatherer; /* with shards: how parts meet; it must outlive the plan. NULL:
+                                      the other parts are zeros */
     size_t stage_weights; /* with stages: bytes of a stage's weights at most; 0: no limit */
     const pare_stage_split *split; /* with stages: `stage` is the number of a part (stages.h).
                                       Inputs are what the part before sends, then what an earlier
@@ -158,6 +172,10 @@ pare_stream *pare_runner_stream(const pare_runner *runner); /* NULL: on the CPU 
    of the run: CUDA does not say which of the work in a stream it was. */
 PARE_NODISCARD pare_status pare_runner_start(pare_runner *runner);
 PARE_NODISCARD pare_status pare_runner_wait(pare_runner *runner);
+
+/* fn follows every run that has succeeded, and is part of it. NULL: nothing does. */
+typedef pare_status (*pare_then_fn)(void *user, pare_runner *runner);
+void pare_runner_then(pare_runner *runner, pare_then_fn fn, void *user);
 
 /* Called during runs after the node that made the tensor, for the model's inputs before the first
    node; view has the tensor's strides. Tensors fused away do not appear (pare_plan_options.keep).

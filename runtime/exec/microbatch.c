@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Microbatches: a plan is cut at its pare.SliceSum steps into phases. In a phase each item runs its
-   steps to the end; between two phases the calling thread makes the sums. On a device the order of
-   the stream is that of the work: no thread waits between two phases. */
+/* Phases: a plan is cut at its pare.SliceSum steps, where microbatches are summed, and its
+   pare.AllGather steps, where processes have a part of it each. In a phase each item runs its steps
+   to the end; between two phases the calling thread makes the sums, or gathers the parts. On a
+   device the order of the stream is that of the work: no thread waits between two phases. */
+#include "runtime/exec/gather.h"
 #include "runtime/exec/replicas.h"
 #include "runtime/ops/ops.h"
 #include "runtime/device/training.h"
@@ -13,10 +15,11 @@ bool pare_is_slice_sum(const pare_node *node)
     return !strcmp(node->op_type, "SliceSum") && !strcmp(node->domain, PARE_DOMAIN);
 }
 
-static bool sums_at(const pare_replicas *r, int step)
+static bool joint_at(const pare_replicas *r, int step)
 {
-    return (r->options.items > 1 || r->options.sum) && step < r->plan->step_count &&
-           pare_is_slice_sum(r->plan->step[step].node);
+    if (step >= r->plan->step_count) return false;
+    if (r->plan->step[step].gathers) return r->options.items != 1; /* one alone gathers its own */
+    return (r->options.items > 1 || r->options.sum) && pare_is_slice_sum(r->plan->step[step].node);
 }
 
 /* The largest sum fits. */
@@ -36,6 +39,11 @@ static pare_status make_whole(pare_replicas *r)
     return r->whole ? PARE_OK : PARE_MEMORY;
 }
 
+static bool sums(const pare_replicas *r)
+{
+    return pare_is_slice_sum(r->plan->step[r->phase[0].count].node);
+}
+
 pare_status pare_phases_make(pare_replicas *r)
 {
     int steps = r->plan->step_count, at = 0;
@@ -44,13 +52,13 @@ pare_status pare_phases_make(pare_replicas *r)
     do {
         pare_phase *p = &r->phase[r->phases++];
         p->first = at;
-        while (at < steps && !sums_at(r, at)) at++;
+        while (at < steps && !joint_at(r, at)) at++;
         p->count = at - p->first;
-        while (sums_at(r, at)) at++;
-        p->sums = at - p->first - p->count;
-    } while (at < steps || r->phase[r->phases - 1].sums);
+        while (joint_at(r, at)) at++;
+        p->joint = at - p->first - p->count;
+    } while (at < steps || r->phase[r->phases - 1].joint);
     const pare_device *device = r->plan->options.device;
-    if (r->phases == 1) return PARE_OK;
+    if (r->phases == 1 || !sums(r)) return PARE_OK;
     if (device && !device->training)
         return PARE_FAIL_NODE(r->plan->step[r->phase[0].count].node, UNSUPPORTED,
                               "%s cannot sum up microbatches", device->name);
@@ -138,6 +146,19 @@ static pare_status sum_items(pare_replicas *r, const pare_slice_sums *s, const p
                             node->name);
 }
 
+/* Of the items that run together. */
+static pare_status step_gather(pare_replicas *r, int step)
+{
+    const int count = (int)(r->end - r->base);
+    if (!r->gather) {
+        PARE_TRY(pare_gather_open(r->ctx, &r->gather, r->plan, r->count));
+        r->runner = pare_alloc(r->ctx, (size_t)r->count, sizeof *r->runner);
+        if (!r->runner) return PARE_MEMORY;
+    }
+    for (int i = 0; i < count; i++) r->runner[i] = r->replica[i].runner;
+    return pare_gather_step(r->gather, r->runner, count, step);
+}
+
 static pare_status step_sum(pare_replicas *r, int step)
 {
     const pare_call *first = call_of(r, 0, step);
@@ -155,10 +176,11 @@ static pare_status step_sum(pare_replicas *r, int step)
     return PARE_OK;
 }
 
-pare_status pare_phase_sum(pare_replicas *r)
+pare_status pare_phase_join(pare_replicas *r)
 {
     const pare_phase *p = &r->phase[r->at];
     const int first = p->first + p->count;
-    for (int step = first; step < first + p->sums; step++) PARE_TRY(step_sum(r, step));
+    for (int step = first; step < first + p->joint; step++)
+        PARE_TRY(r->plan->step[step].gathers ? step_gather(r, step) : step_sum(r, step));
     return PARE_OK;
 }

@@ -42,6 +42,7 @@ pare_status pare_plan_new(pare_ctx *ctx, pare_plan **out, const pare_model *mode
     if (st == PARE_OK) st = pare_compile(p, shapes, shape_count);
     if (st == PARE_OK && p->options.stages > 1)
         st = p->options.split ? pare_stage_take_split(p) : pare_stage_take(p);
+    if (st == PARE_OK && p->options.shards > 1) st = pare_shard_take(p);
     if (st == PARE_OK && !p->options.outline) st = pare_steps_make(p);
     p->options.placed = NULL; /* the caller's */
     p->options.split = NULL;
@@ -128,6 +129,8 @@ void pare_plan_part_ends(const pare_plan *plan, int *received, int *sent)
     *received = plan->received;
     *sent = plan->sent;
 }
+
+const pare_plan_sharding *pare_plan_sharding_of(const pare_plan *plan) { return plan->sharding; }
 
 pare_device *pare_plan_device(const pare_plan *plan) { return plan->options.device; }
 

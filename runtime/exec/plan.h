@@ -4,6 +4,7 @@
 #define PARE_RUNTIME_EXEC_PLAN_H
 
 #include "runtime/exec/exec.h"
+#include "runtime/exec/shards.h"
 #include "runtime/exec/stages.h"
 #include "runtime/ops/ops.h"
 
@@ -40,6 +41,7 @@ typedef struct pare_step {
     size_t scratch;
     int in_count, out_count;
     pare_place *in, *out;
+    bool gathers; /* gather.c makes its output */
 } pare_step;
 
 /* The part of a model that only a run can give shapes: interpreter/ runs it after the plan. */
@@ -71,6 +73,8 @@ struct pare_plan {
     void *device_constants;
     pare_plan_stage *stage; /* (options.stages) of the whole model, or NULL */
     int received, sent;     /* of a part of a split graph: the first of its inputs, its outputs */
+    pare_plan_sharding *sharding; /* of the whole model, or NULL */
+    bool as_made; /* inputs and outputs have the memory order that their nodes have them in */
 };
 
 /* memory.c: gives every AT_BUFFER root an offset such that roots alive together do not overlap, and
@@ -98,6 +102,9 @@ PARE_NODISCARD pare_status pare_stage_cut(pare_plan *plan, int nodes);
 PARE_NODISCARD pare_status pare_stage_replace(pare_plan *plan, const pare_stage_parts *parts);
 /* stage_split.c: pare_stage_take for options.split. */
 PARE_NODISCARD pare_status pare_stage_take_split(pare_plan *plan);
+
+/* shards.c: leaves of the compiled copy only the shard that the options ask for. */
+PARE_NODISCARD pare_status pare_shard_take(pare_plan *plan);
 
 /* What is fused and folded before layouts are chosen, of the plan's part and of the dynamic one
    with its bodies: shapes are inferred as far as they are known. */

@@ -8,10 +8,11 @@
 
 #include <pthread.h>
 
-/* Steps that an item runs to the end, and the SliceSum steps after them. */
+/* Steps that an item runs to the end, and the SliceSum and AllGather steps after them, which are
+   made for all items together. */
 typedef struct pare_phase {
     int first, count;
-    int sums;
+    int joint;
 } pare_phase;
 
 typedef struct pare_workers pare_workers;
@@ -24,14 +25,17 @@ struct pare_replicas {
     int count, threads;
     pare_stream *stream; /* shared; NULL: each has its own */
     pare_phase *phase;
-    int phases;            /* 1: nothing is summed */
-    const void **from;     /* (items), where there are sums: the terms of one, */
-    void **to;             /* and where they go; */
-    void *whole;           /* with a stream, and sums by way of the host: room for one */
-    pare_workers *workers; /* NULL: one thread */
+    int phases;                 /* 1: nothing is summed, and no part gathered */
+    struct pare_gather *gather; /* NULL: the plan has all of its model */
+    pare_runner **runner;       /* (replicas) with it */
+    const void **from;          /* (items), where there are sums: the terms of one, */
+    void **to;                  /* and where they go; */
+    void *whole;                /* with a stream, and sums by way of the host: room for one */
+    pare_workers *workers;      /* NULL: one thread */
     /* of one run */
     pare_batch_work work;
-    int at; /* phase */
+    int at;       /* phase */
+    int64_t base; /* with phases: the first of the items that run together */
     /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t turned;
@@ -53,7 +57,7 @@ PARE_NODISCARD pare_status pare_workers_run(pare_ctx *ctx, pare_workers *workers
 PARE_NODISCARD pare_status pare_phases_make(pare_replicas *replicas);
 /* An item's steps of the phase. */
 PARE_NODISCARD pare_status pare_phase_run(const pare_replicas *replicas, pare_runner *runner);
-/* The sums after the phase. */
-PARE_NODISCARD pare_status pare_phase_sum(pare_replicas *replicas);
+/* What follows the phase for all items. */
+PARE_NODISCARD pare_status pare_phase_join(pare_replicas *replicas);
 
 #endif

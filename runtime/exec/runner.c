@@ -2,8 +2,8 @@
 /* A runner: one buffer for all activations, one call record per step with every pointer set. A run
    only walks the records. */
 #include "runtime/base/size.h"
+#include "runtime/exec/gather.h"
 #include "runtime/exec/interpreter/interpreter.h"
-#include "runtime/exec/runner.h"
 #include "runtime/ops/ops.h"
 #include "runtime/base/clock.h"
 
@@ -181,6 +181,7 @@ void pare_runner_free(pare_runner *runner)
     }
     pare_runner_device_close(runner);
     pare_interpreter_free(runner->interpreter);
+    pare_gather_close(runner->gather);
     pare_arena_free(&runner->arena);
     free(runner->buffer);
     pare_free(runner);
@@ -232,6 +233,12 @@ void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, 
     runner->observe = NULL;
     runner->observe_device = fn;
     runner->observe_user = user;
+}
+
+void pare_runner_then(pare_runner *runner, pare_then_fn fn, void *user)
+{
+    runner->then = fn;
+    runner->then_user = user;
 }
 
 void pare_runner_profile(pare_runner *runner, double *times) { runner->times = times; }
@@ -297,8 +304,15 @@ static pare_status step_observe(pare_runner *r, const pare_call *c)
     return PARE_OK;
 }
 
+static pare_status step_gather(pare_runner *r, int i)
+{
+    if (!r->gather) PARE_TRY(pare_gather_open(r->ctx, &r->gather, r->plan, 1));
+    return pare_gather_step(r->gather, &r, 1, i);
+}
+
 static pare_status step_call(pare_runner *r, int i)
 {
+    if (r->plan->step[i].gathers) return step_gather(r, i);
     void (*begin)(const char *) = r->device ? r->plan->options.device->streams->range_begin : NULL;
     if (!begin) return r->plan->step[i].kernel->run(&r->call[i]);
     const pare_node *n = r->plan->step[i].node;
@@ -411,9 +425,11 @@ pare_status pare_runner_start(pare_runner *runner)
 
 pare_status pare_runner_wait(pare_runner *runner)
 {
-    if (!runner->device) return PARE_OK;
-    PARE_TRY(pare_runner_device_wait(runner));
-    return dynamic_run(runner);
+    if (runner->device) {
+        PARE_TRY(pare_runner_device_wait(runner));
+        PARE_TRY(dynamic_run(runner));
+    }
+    return runner->then ? runner->then(runner->then_user, runner) : PARE_OK;
 }
 
 bool pare_runner_is_recorded(const pare_runner *runner)

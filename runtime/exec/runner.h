@@ -29,9 +29,12 @@ struct pare_runner {
     pare_observe_fn observe;
     pare_observe_device_fn observe_device;
     void *observe_user;
+    pare_then_fn then;
+    void *then_user;
     double *times;
     pare_phase_times *phases;
     pare_interpreter *interpreter; /* of the plan's dynamic part; NULL: it has none */
+    struct pare_gather *gather;    /* of runs of this runner alone; made at the first */
     pare_timeline *timeline;
     int track;                  /* this runner's number in the timeline */
     pare_stream *stream;        /* on a device: that it shares; NULL: it has its own */

@@ -2,7 +2,8 @@
 /* One step per node: where its tensors are and which kernel serves it. Lifetimes are positions of
    nodes; a root dies at the position of its last reader. */
 #include "runtime/base/ptr_map.h"
-#include "runtime/exec/plan.h"
+#include "runtime/base/room.h"
+#include "runtime/exec/gather.h"
 
 #include <string.h>
 
@@ -228,6 +229,21 @@ static pare_status name_step(maker *m, const pare_node *node, pare_status st)
         node->out_count ? pare_shape_text(&node->out[0]->shape, text, sizeof text) : "");
 }
 
+/* What the kernel wanted of a constant, it has packed: the file's pages are given back, and copies
+   that a part of a model has for this node alone. */
+static void drop_constants(const pare_plan *p, const pare_node *node, unsigned packed)
+{
+    const bool copies = (p->stage || p->sharding) && !p->options.device;
+    for (int i = 0; i < node->in_count; i++) {
+        const pare_value *v = node->in[i];
+        if (!v || !v->data) continue;
+        pare_tensor_give_back(v->data);
+        if (copies && !v->data->mapped && v->user_count == 1 && !v->is_output && i < 32 &&
+            packed >> i & 1)
+            pare_memory_give_back(v->data->data, v->data->bytes);
+    }
+}
+
 static pare_status step_make(maker *m, pare_node *node)
 {
     pare_plan *p = m->plan;
@@ -243,8 +259,8 @@ static pare_status step_make(maker *m, pare_node *node)
     PARE_TRY(step_prep(m, s, &prep));
     PARE_TRY(kernel_choose(m, &prep, &s->kernel));
     PARE_TRY(pare_kernel_prepare(s->kernel, &prep));
-    for (int i = 0; i < node->in_count; i++) /* what the kernel wanted of it, it has packed */
-        if (node->in[i] && node->in[i]->data) pare_tensor_give_back(node->in[i]->data);
+    drop_constants(p, node, prep.packed);
+    s->gathers = pare_gathers(p, node);
     s->state = prep.state;
     s->scratch = prep.scratch;
     p->weight_bytes += p->arena.bytes - before;
@@ -273,7 +289,7 @@ static pare_status ends_place(maker *m)
         if (!pare_shape_known(&v->shape))
             return PARE_FAIL(p->ctx, UNSUPPORTED, "%s: output '%s' has no known shape",
                              p->model->path, v->name);
-        pare_view_set(&place->view, v->dtype, &v->shape, p->stage && v->nhwc && !v->data);
+        pare_view_set(&place->view, v->dtype, &v->shape, p->as_made && v->nhwc && !v->data);
     }
     p->output_count = g->out.count;
     return PARE_OK;
@@ -291,7 +307,7 @@ static pare_status inputs_place(maker *m)
         if (place->root < 0) return PARE_MEMORY;
         PARE_TRY(pare_ptr_map_put(&m->root, p->input[i], place->root));
         pare_view_set(&place->view, p->input[i]->dtype, &p->input[i]->shape,
-                      p->stage && p->input[i]->nhwc);
+                      p->as_made && p->input[i]->nhwc);
     }
     return PARE_OK;
 }

@@ -266,7 +266,7 @@ void pare_tensor_give_back(const pare_tensor *t)
 {
     enum { LARGE = 1 << 20 };
     if (t->mapped && t->data == t->read_data && t->bytes >= LARGE)
-        pare_map_give_back(t->data, t->bytes);
+        pare_memory_give_back(t->data, t->bytes);
 }
 
 pare_status pare_tensor_new(pare_model *model, pare_tensor **out, const char *name,

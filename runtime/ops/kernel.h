@@ -26,7 +26,7 @@ typedef struct pare_prep {
     pare_arena *arena;   /* the plan's: packed weights, descriptors */
     pare_device *device; /* where the kernel runs; NULL: the CPU */
     unsigned packed; /* out: bit i: run does not read constant input i (prepare copied it), so that
-                        a device need not hold its bytes */
+                        its bytes need not be held, or brought to a device */
     size_t scratch;  /* out: bytes of scratch one run needs (64-byte aligned; 256 on devices) */
     void *state;     /* out: the kernel's own, shared by all runners, not changed by run */
     int share;       /* out: the dying input on whose memory out 0 is (a residual summed in

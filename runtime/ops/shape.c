@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reshape, Flatten, Squeeze, Unsqueeze, Transpose, View: shapes and version conversion; gradients
-   of these and of Expand, Tile and the blocks of pixels. */
+   of these and of Expand, Tile and the blocks of pixels. AllGather and SliceSum. */
+#include "runtime/ops/all_gather.h"
 #include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/kernel.h"
@@ -360,6 +361,48 @@ void pare_view_set(pare_view *view, pare_dtype dtype, const pare_shape *shape, b
         /* a tensor without elements may have lengths whose product overflows */
         stride = (int64_t)((uint64_t)stride * (uint64_t)shape->dim[a]);
     }
+}
+
+/* --- AllGather (all_gather.h) --- */
+
+pare_status pare_gather_args_read(const pare_node *node, int rank, pare_gather_args *out)
+{
+    int count = 0;
+    const int64_t *size = pare_node_ints(node, "parts", &count);
+    *out = (pare_gather_args){.axis = (int)pare_node_int(node, "axis", -1),
+                              .part = (int)pare_node_int(node, "part", -1),
+                              .parts = count,
+                              .size = size};
+    bool good = size && out->axis >= 0 && out->axis < rank && out->part >= 0 && out->part < count;
+    for (int i = 0; good && i < count; i++) {
+        good = size[i] >= 0 && size[i] <= INT64_MAX - out->all;
+        if (i == out->part) out->first = out->all;
+        if (good) out->all += size[i];
+    }
+    if (good) return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT,
+                          "axis %d, part %d of %d: expected an axis of its input, and one of the "
+                          "parts",
+                          out->axis, out->part, count);
+}
+
+pare_status pare_infer_all_gather(pare_node *node)
+{
+    pare_value *x;
+    pare_gather_args args;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    pare_shape y = x->shape;
+    if (y.rank >= 0) {
+        PARE_TRY(pare_gather_args_read(node, y.rank, &args));
+        if (y.dim[args.axis] >= 0 && y.dim[args.axis] != args.size[args.part])
+            return PARE_FAIL_NODE(node, INPUT, "part %d has %lld of axis %d, expected %lld",
+                                  args.part, (long long)y.dim[args.axis], args.axis,
+                                  (long long)args.size[args.part]);
+        y.dim[args.axis] = args.all;
+        y.name[args.axis] = NULL;
+    }
+    pare_infer_out(node, 0, x->dtype, &y);
+    return PARE_OK;
 }
 
 /* SliceSum (X...) -> (Y...): where microbatches run side by side (pare_replicas), Y is the sum of X

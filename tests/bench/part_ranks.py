@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes: sums beside MPI_Allreduce, calibration of a 100 MB net on two processes of one core each, a
-training step on two."""
+training step on two, memory of a rank that has a part of a 201 MB net."""
 
 import json
 import os
 
 import h5py
 import numpy as np
+import onnx
 
 import nets
 from common import Failed, call
@@ -104,8 +105,43 @@ def training(options, results):
                     round(measured, 2), "x")
 
 
+WIDTH, DEPTH = 2048, 12  # of a net of matrices
+
+
+def wide_net(options):
+    path = options.work / "wide-random.onnx"
+    rng = np.random.default_rng(1)
+    nodes, weights, last = [], [], "x"
+    for i in range(DEPTH):
+        weight = rng.standard_normal((WIDTH, WIDTH), dtype=np.float32) * np.float32(WIDTH**-0.5)
+        weights.append(onnx.numpy_helper.from_array(weight, f"w{i}"))
+        nodes.append(onnx.helper.make_node("Gemm", [last, f"w{i}"], [f"y{i}"], transB=i % 2))
+        nodes.append(onnx.helper.make_node("Relu", [f"y{i}"], [f"z{i}"]))
+        last = f"z{i}"
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", WIDTH]) for name in ("x", last)]
+    graph = onnx.helper.make_graph(nodes, "wide", ends[:1], ends[1:], weights)
+    opset = onnx.helper.make_opsetid("", 17)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    return path
+
+
+def memory(options, results):
+    net, out, peak = wide_net(options), options.work / "memory.json", {}
+    for ranks in 1, 2, 4:
+        words = [options.pare, "bench", net, "--threads", 1, "--duration", 0, "--json", out]
+        words += ["--parallel", "tensor"] if ranks > 1 else ["--no-tune"]
+        done = call(words if ranks == 1 else ["mpirun", "--bind-to", "none", "-n", ranks, *words], ENV)
+        facts = json.loads(out.read_text())
+        peak[ranks] = done.peak_bytes if ranks == 1 else facts["peak_memory_bytes"]  # rank 0's
+        results.detail(PART, dict(case="memory", ranks=ranks, peak_bytes=peak[ranks], tensor=facts.get("tensor")))
+    for ranks, limit in (2, 70), (4, 50):
+        results.add(PART, f"{DEPTH} products, {os.path.getsize(net) / 1e6:.0f} MB",
+                    f"peak memory of a rank of {ranks}, of one process'", round(100 * peak[ranks] / peak[1], 1), "%",
+                    f"<= {limit}")
+
+
 def run(options, results):
-    for part in sums, calibration, training:
+    for part in sums, calibration, training, memory:
         try:
             part(options, results)
         except Failed as error:

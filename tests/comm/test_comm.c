@@ -159,6 +159,25 @@ static void test_copies(void **state)
     free(all);
 }
 
+/* Rank r has r + 1 numbers, but rank 1 none. */
+static void test_all_have_all(void **state)
+{
+    world *w = *state;
+    int mine[64], all[64 * 64], count = 0;
+    size_t bytes[64];
+    assert_in_range(w->size, 1, 64);
+    for (int i = 0; i <= w->rank; i++) mine[i] = w->rank * 100 + i;
+    for (int r = 0; r < w->size; r++) bytes[r] = r == 1 ? 0 : (size_t)(r + 1) * sizeof *mine;
+    assert_int_equal(pare_comm_all_gather(w->comm, mine, bytes, all), PARE_OK);
+    for (int r = 0; r < w->size; r++)
+        for (int i = 0; r != 1 && i <= r; i++) assert_int_equal(all[count++], r * 100 + i);
+    if (!w->comm) return;
+    bytes[0] = SIZE_MAX;
+    assert_int_equal(pare_comm_all_gather(w->comm, mine, bytes, all), PARE_UNSUPPORTED);
+    assert_non_null(strstr(w->ctx.message, "more than 1 GiB"));
+    pare_ctx_clear(&w->ctx);
+}
+
 static void test_same(void **state)
 {
     world *w = *state;
@@ -332,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_sum_is_the_trees),
         cmocka_unit_test(test_sum_of_doubles),
         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_all_have_all),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_network),
         cmocka_unit_test(test_wide_numbers),

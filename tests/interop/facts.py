@@ -61,6 +61,17 @@ def facts_problems(facts):
     return problems(facts, SCHEMA) + problems(rest, {**own, 'type': 'object', 'additionalProperties': False})
 
 
+def shared(mlp):
+    """Models that two processes share."""
+    for how in 'pipeline', 'tensor':
+        for words in [['run', mlp, '--data', 'd.h5', '-o', 'shared.h5'], ['validate', mlp, mlp, '--data', 'd.h5', '--any-accuracy'],
+                      ['bench', mlp, '--duration', '0', '--warmup', '0']]:
+            path = f'{words[0]}_{how}.json'
+            subprocess.run(['sh', ROOT / 'tests/comm/ranks.sh', '2', PARE, *words, '--parallel', how, '-q', '--json', path],
+                           capture_output=True)
+            judge(f'{words[0]}_{how}', path)
+
+
 def trace_problems(trace):
     """A Chrome trace: lanes have names, events on a lane are one after the other."""
     events = trace['traceEvents']
@@ -188,9 +199,7 @@ def main():
         run('run', 'run', mlp, '--input', 'input=x.npy', '-o', 'out')
         run('run_data', 'run', mlp, '--data', 'd.h5', '-o', 'out.h5')
         if shutil.which('mpirun'):
-            subprocess.run(['sh', ROOT / 'tests/comm/ranks.sh', '2', PARE, 'run', mlp, '--data', 'd.h5', '--parallel', 'pipeline', '-q',
-                            '-o', 'stages.h5', '--json', 'run_pipeline.json'], capture_output=True)
-            judge('run_pipeline', 'run_pipeline.json')
+            shared(mlp)
         else:
             report('SKIP', 'run_pipeline', 'no mpirun (openmpi-bin)')
         run('validate', 'validate', mlp, 'q.onnx', '--data', 'd.h5', '--latency', '--any-accuracy')

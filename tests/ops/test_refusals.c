@@ -99,6 +99,11 @@ static const refusal refusals[] = {
     {{"TfIdfVectorizer", "u9:s64", "mode=sTF min_gram_length=i1 max_gram_length=i1 ngram_counts=l0 pool_int64s=l1,1 ngram_indexes=l0,1", 1}, "the same 1-gram twice"},
     {{"TfIdfVectorizer", "u9:s64", "mode=sTF min_gram_length=i1 max_gram_length=i1 ngram_counts=l0 pool_int64s=l1,2 ngram_indexes=l0,-1", 1}, "-1, which is no column"},
     {{"TfIdfVectorizer", "d9:f32", "mode=sTF min_gram_length=i1 max_gram_length=i1 ngram_counts=l0 pool_int64s=l1 ngram_indexes=l0", 1}, "type f32, expected s32 or s64"},
+    {{"AllGather", "d2x3", "axis=i1 parts=l4,3", 1}, "axis 1, part -1 of 2"},
+    {{"AllGather", "d2x3", "axis=i2 parts=l4,3 part=i1", 1}, "axis 2, part 1 of 2"},
+    {{"AllGather", "d2x3", "axis=i1 parts=l4,3 part=i2", 1}, "axis 1, part 2 of 2"},
+    {{"AllGather", "d2x3", "axis=i1 parts=l-1,3 part=i1", 1}, "expected an axis of its input"},
+    {{"AllGather", "d2x3", "axis=i1 parts=l4,3 part=i0", 1}, "part 0 has 3 of axis 1, expected 4"},
 };
 /* clang-format on */
 

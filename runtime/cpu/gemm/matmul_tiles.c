@@ -35,6 +35,7 @@ pare_status pare_matmul_tiles_prepare(pare_prep *p, pare_matmul_tiles *s)
         if (!packed) return PARE_MEMORY;
         pack(s, packed, &p->in[1], 0);
         s->packed = packed;
+        p->packed |= 1u << 1;
     } else {
         s->b_room = (s->packed_count * s->element + 63) / 64 * 64;
     }

@@ -177,6 +177,7 @@ pare_status pare_dnnl_add_packed(pare_prep *p, pare_dnnl *d, int arg, int index,
     pare_free(wide);
     if (st != dnnl_success) return pare_dnnl_fail(p->node, st, "a packed weight");
     pare_dnnl_add(d, arg, PARE_DNNL_FIXED, index, packed, wanted);
+    p->packed |= 1u << index;
     return PARE_OK;
 }
 
