@@ -287,6 +287,7 @@ static pare_status predict_all(pare_comparison *c, const pare_batch *batch, pare
 {
     for (int k = 0; k < c->count; k++) {
         pare_predictor *one = c->candidate[k].predictor;
+        PARE_TRY(pare_comm_listen(c->options.comm, c->ctx));
         PARE_TRY(k ? predict(c, k, batch) : predict_first(c, batch, seen));
         for (int o = 0; o < pare_predictor_output_count(one); o++) {
             pare_rows a = rows_of(c, 0, o), b = rows_of(c, k, o);
@@ -410,6 +411,7 @@ static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
         if (st == PARE_OK && o->progress) o->progress(o->user, batch.first + batch.count, count);
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
     }
+    pare_comm_log_heard(o->comm, batch.first, count);
     pare_reader_close(reader);
     return st == PARE_OK ? share(c) : st;
 }

@@ -115,6 +115,23 @@ for number in 1 3; do
     if [ -z "$left" ] && [ ! -e gone.json ]; then pass "killed_$number.ends"; else fail "killed_$number.ends" "left: $left $(ls gone.json 2>/dev/null)"; fi
 done
 
+# --- a failure is heard at work: rank 1 meets a damaged sample, rank 0 stops early in its share ---
+cp "$data/train.h5" damaged.h5
+printf 'damage damage damage damage' | dd of=damaged.h5 bs=1 seek=9200000 conv=notrunc 2>/dev/null
+for command in "calibrate $zoo/resnet.onnx -o no.json" "validate $zoo/resnet.onnx $cnn"; do
+    word=${command%% *}
+    mpirun 3 "$pare" $command --data damaged.h5 --samples 60000 -v >.test.out 2>.test.err
+    got=$?
+    done=$(sed -n 's/^stopped after \([0-9]*\) of 200[0-9]* samples: another rank has failed$/\1/p' .test.err)
+    if [ $got = 1 ] && [ "$(grep -c '^pare: ' .test.err)" = 1 ] && has "pare: rank 1 (" .test.err && has "damaged.h5" .test.err; then
+        pass "heard_$word"
+    else
+        fail "heard_$word" "exit $got: $(grep '^pare: ' .test.err)"
+    fi
+    if [ -n "$done" ] && [ "$done" -lt 15000 ] && [ ! -e no.json ]; then pass "stopped_$word"; else fail "stopped_$word" "rank 0 did '$done' samples"; fi
+done
+rm damaged.h5
+
 # --- what more ranks would take ---
 works scale "$pare" scale calibration.facts --network 2us,10GB/s --ranks 64 --json scale.facts
 says scale_ends "scaling ends at"
