@@ -177,9 +177,17 @@ static pare_status check_report(pare_tool *tool, const pare_prune_options *o)
                      o->report);
 }
 
+/* Processes share what is done with samples, and that alone. */
+static pare_status check_ranks(pare_tool *tool)
+{
+    static const char *const of_one[] = {"latency", "advise", "distill", "report", NULL};
+    return tool->comm ? pare_refuse_options(tool, "with several processes", of_one) : PARE_OK;
+}
+
 static pare_status check(pare_tool *tool, const void *options)
 {
     const pare_prune_options *o = options;
+    PARE_TRY(check_ranks(tool));
     if (!o->advise) PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
     PARE_TRY(check_target(tool, o));
     PARE_TRY(check_report(tool, o));
@@ -224,10 +232,11 @@ const pare_command pare_command_prune = {
         "bn, bn-estimate and augment (words joined by +) as 'pare distill --help' has them.\n"
         "Ctrl-C in the last step writes the best so far, before it nothing. With --checkpoint,\n"
         "what was stopped or killed continues by the same command with --resume, to the same\n"
-        "bytes.",
+        "bytes. Processes that mpirun starts share the samples; the bytes are those of one.",
     .example = "pare prune resnet.onnx -o resnet.half.onnx --macs 0.5 --data data/train.h5",
     .options = table,
     .size = sizeof(pare_prune_options),
+    .ranks = true,
     .defaults = &defaults,
     .check = check,
     .run = run,

@@ -78,6 +78,36 @@ other="$pare validate net.onnx --data $data/test.h5 --samples 500"
 refuses validate_models 1 "rank 1 (|another model" mpirun 1 --wdir one $other : -n 1 --wdir two $other
 refuses validate_batches 1 "test.h5|3 ranks, but only 2 batches of 250" mpirun 3 "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --samples 500 --batch 250
 
+# --- pruning: the same model, and facts but for the machine ---
+prunes() { # NAME SIZES OPTION...
+    case=$1 sizes=$2
+    shift 2
+    works "prune_$case" "$pare" prune "$@" --data "$data/train.h5" -o one.onnx --json one.facts
+    for size in $sizes; do
+        works "prune_${case}_$size" mpirun "$size" "$pare" prune "$@" --data "$data/train.h5" -o many.onnx --json many.facts
+        if [ -s one.onnx ] && cmp -s one.onnx many.onnx; then pass "prune_${case}_bytes_$size"; else fail "prune_${case}_bytes_$size" "$(cmp one.onnx many.onnx)"; fi
+        plain one.facts | sed 's/one\.onnx/many.onnx/g' >one.plain
+        plain many.facts >many.plain
+        if [ -s one.plain ] && cmp -s one.plain many.plain; then pass "prune_${case}_facts_$size"; else fail "prune_${case}_facts_$size" "$(cmp one.plain many.plain)"; fi
+    done
+}
+prunes channels "2 3 4" "$zoo/resnet.onnx" --macs 0.5 --samples 60
+prunes depthwise 3 "$zoo/mobilenet.onnx" --params 0.7 --samples 20
+prunes weights "2 4" "$mlp" --sparsity 0.7 --samples 40
+prunes nm 3 "$zoo/resnet.onnx" --nm 2:4 --samples 24
+prunes taylor "2 3" "$zoo/resnet.onnx" --macs 0.5 --samples 40 --score taylor --no-refit
+prunes taylor_weights 4 "$mlp" --sparsity 0.6 --samples 40 --score taylor
+prunes few_samples 4 "$mlp" --macs 0.6 --samples 3
+works prune_without_data mpirun 2 "$pare" prune "$mlp" --macs 0.6 -o many.onnx
+for word in "--latency 0.5" "--macs 0.5 --report r.html" "--macs 0.5 --distill epochs=1" "--nm 2:4 --advise"; do
+    refuses "prune_alone_$(echo "$word" | tr -dc a-z)" 2 "with several processes" mpirun 2 "$pare" prune "$mlp" $word --data "$data/train.h5" -o no.onnx
+done
+works prune_sweep mpirun 2 "$pare" prune "$mlp" --macs 0.5 --sweep 0.7,0.5 --samples 40 --data "$data/train.h5" -o sweep.onnx
+works prune_sweep_alone "$pare" prune "$mlp" --macs 0.5 --samples 40 --data "$data/train.h5" -o one.onnx
+if [ -e sweep-0.70.onnx ] && cmp -s one.onnx sweep-0.50.onnx; then pass prune_sweep_bytes; else fail prune_sweep_bytes "$(ls sweep*)"; fi
+other="$pare prune net.onnx --data $data/train.h5 --macs 0.5 --samples 40 -o $work/no.onnx"
+refuses prune_models 1 "rank 1 (|another model" mpirun 1 --wdir one $other : -n 1 --wdir two $other
+
 # --- slow ranks, slow networks, ranks that are gone ---
 works tcp env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 $calibrate -o many.json
 if cmp -s one.json many.json; then pass tcp_bytes; else fail tcp_bytes "$(cmp one.json many.json)"; fi
@@ -118,7 +148,7 @@ done
 # --- a failure is heard at work: rank 1 meets a damaged sample, rank 0 stops early in its share ---
 cp "$data/train.h5" damaged.h5
 printf 'damage damage damage damage' | dd of=damaged.h5 bs=1 seek=9200000 conv=notrunc 2>/dev/null
-for command in "calibrate $zoo/resnet.onnx -o no.json" "validate $zoo/resnet.onnx $cnn"; do
+for command in "calibrate $zoo/resnet.onnx -o no.json" "validate $zoo/resnet.onnx $cnn" "prune $cnn --macs 0.5 -o no.json"; do
     word=${command%% *}
     mpirun 3 "$pare" $command --data damaged.h5 --samples 60000 -v >.test.out 2>.test.err
     got=$?
@@ -128,7 +158,7 @@ for command in "calibrate $zoo/resnet.onnx -o no.json" "validate $zoo/resnet.onn
     else
         fail "heard_$word" "exit $got: $(grep '^pare: ' .test.err)"
     fi
-    if [ -n "$done" ] && [ "$done" -lt 15000 ] && [ ! -e no.json ]; then pass "stopped_$word"; else fail "stopped_$word" "rank 0 did '$done' samples"; fi
+    [ "$word" = prune ] || if [ -n "$done" ] && [ "$done" -lt 15000 ] && [ ! -e no.json ]; then pass "stopped_$word"; else fail "stopped_$word" "rank 0 did '$done' samples"; fi
 done
 rm damaged.h5
 
