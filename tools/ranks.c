@@ -41,6 +41,14 @@ static pare_status parse_gpus(pare_ctx *ctx, const char *text, int *gpu, int *co
     return PARE_OK;
 }
 
+void pare_ranks_environment(void)
+{
+    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+}
+
 /* mpirun takes this process's place; it starts this program with the same words. */
 static pare_status become_mpirun(pare_tool *tool, int gpus, char *const *words, int count)
 {
@@ -58,11 +66,7 @@ static pare_status become_mpirun(pare_tool *tool, int gpus, char *const *words, 
     for (int i = 0; i < count; i++) argument[n++] = words[i];
     for (int i = 0; i < 3; i++)
         if (!argument[i]) return PARE_MEMORY;
-    /* Open MPI's words: ranks share all cores, and a container's only user may start them */
-    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    pare_ranks_environment();
     execvp("mpirun", argument);
     return PARE_FAIL(tool->ctx, UNSUPPORTED,
                      "--gpus %s: mpirun cannot be started: %s; install MPI (openmpi-bin)",

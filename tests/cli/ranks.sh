@@ -108,6 +108,25 @@ if [ -e sweep-0.70.onnx ] && cmp -s one.onnx sweep-0.50.onnx; then pass prune_sw
 other="$pare prune net.onnx --data $data/train.h5 --macs 0.5 --samples 40 -o $work/no.onnx"
 refuses prune_models 1 "rank 1 (|another model" mpirun 1 --wdir one $other : -n 1 --wdir two $other
 
+# --- a zoo whose steps have several ranks: the models of one rank; a step that fails says why ---
+models="models: [{files: [$mlp]}]"
+zoo_of one.yaml "$models" 'variants: [{name: v, steps: [prune --macs 0.6 --samples 16, distill --steps 4]}]'
+zoo_of two.yaml "$models" 'variants: [{name: v, ranks: 2, steps: [prune --macs 0.6 --samples 16, distill --steps 4]}]'
+works zoo_one "$pare" zoo one.yaml -o one.zoo --device cpu --jobs 1
+works zoo_two "$pare" zoo two.yaml -o two.zoo --device cpu --jobs 1
+if cmp -s one.zoo/models/mlp.v.onnx two.zoo/models/mlp.v.onnx; then pass zoo_bytes; else fail zoo_bytes "$(ls -l ./*.zoo/models | tail -3)"; fi
+sed -i s/64/256/ two.yaml && rm -r two.zoo # enough for a validation of two ranks
+works zoo_more_samples "$pare" zoo two.yaml -o two.zoo --device cpu --jobs 1
+if [ "$(grep -l '"ranks": 2' two.zoo/steps/*/facts.json | wc -l)" = 3 ]; then pass zoo_ranks; else fail zoo_ranks "$(grep -c ranks two.zoo/steps/*/facts.json | tr '\n' ' ')"; fi
+zoo_of bad.yaml "models: [{files: [$mlp], data: $data/none.h5}]" 'variants: [{name: v, ranks: 2, steps: [prune --macs 0.6]}]'
+refuses zoo_no_data 1 "bad.yaml|none.h5" "$pare" zoo bad.yaml -o bad.zoo --device cpu
+cp "$data/train.h5" mine.h5
+printf 'damage damage damage damage' | dd of=mine.h5 bs=1 seek=9200000 conv=notrunc 2>/dev/null
+zoo_of bad.yaml "models: [{files: [$mlp], data: mine.h5}]" 'variants: [{name: v, ranks: 2, steps: [prune --macs 0.6 --samples 60000]}]'
+"$pare" zoo bad.yaml -o bad.zoo --device cpu --jobs 1 >.test.out 2>.test.err
+if [ $? = 1 ] && grep -q '"message": "mine.h5: dataset' bad.zoo/tasks.json; then pass zoo_says_why; else fail zoo_says_why "$(grep -e message bad.zoo/tasks.json | head -2)"; fi
+rm mine.h5
+
 # --- slow ranks, slow networks, ranks that are gone ---
 works tcp env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 $calibrate -o many.json
 if cmp -s one.json many.json; then pass tcp_bytes; else fail tcp_bytes "$(cmp one.json many.json)"; fi

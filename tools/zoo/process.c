@@ -216,8 +216,7 @@ static void judge(pare_process *p, pare_process_result *r, int status)
 {
     verdict v;
     const bool told = read(p->pipe, &v, sizeof v) == sizeof v;
-    if (told && p->job.seconds > 0 && v.seconds > p->job.seconds &&
-        p->killed == PARE_OUTCOME_DONE)
+    if (told && p->job.seconds > 0 && v.seconds > p->job.seconds && p->killed == PARE_OUTCOME_DONE)
         p->killed = PARE_OUTCOME_TIME;
     if (p->killed != PARE_OUTCOME_DONE) {
         say_limit(p, r);
