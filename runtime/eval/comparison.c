@@ -18,6 +18,7 @@ struct pare_comparison {
     pare_error_tally tally;
     int64_t samples, classes;  /* seen so far */
     int64_t from;              /* samples of the ranks before this one */
+    const int64_t *sample;     /* their numbers in the data, in the order of all ranks */
     int64_t early, early_hits; /* samples after which accuracy is first judged, and hits in them */
     bool classifies;
     const char *name; /* of the data */
@@ -155,9 +156,10 @@ static pare_status check_label(const pare_comparison *c, const pare_batch *batch
 {
     if (batch->label[i] >= 0 && batch->label[i] < c->classes) return PARE_OK;
     return PARE_FAIL(c->ctx, INPUT,
-                     "%s: /labels: a sample has label %lld, expected 0 to %lld: '%s' "
+                     "%s: /labels: sample %lld has label %lld, expected 0 to %lld: '%s' "
                      "has %lld classes",
-                     c->name, (long long)batch->label[i], (long long)c->classes - 1,
+                     c->name, (long long)c->sample[c->from + batch->first + i],
+                     (long long)batch->label[i], (long long)c->classes - 1,
                      c->candidate[0].model->path, (long long)c->classes);
 }
 
@@ -420,6 +422,7 @@ pare_status pare_comparison_run(pare_comparison *c, const pare_eval_samples *sam
                                 const pare_first_outputs *first)
 {
     c->name = samples->name;
+    c->sample = samples->samples;
     c->first = first;
     PARE_TRY(open_predictors(c, samples));
     pare_status st = run_samples(c, samples);

@@ -185,6 +185,7 @@ pare_status pare_prune_structured(pare_tool *tool, const pare_prune_options *o)
     if (says) put_facts(&s);
     const pare_source seen = pare_tuning_seen(&s.tuning, &s.source);
     if (says) st = pare_prune_finish(tool, o, &seen, s.list);
+    if (st == PARE_OK) st = pare_tuning_end(&s.tuning);
     pare_tuning_close(&s.tuning);
     json_decref(s.list);
     pare_pruner_free(s.pruner);

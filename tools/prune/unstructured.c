@@ -339,6 +339,7 @@ pare_status pare_prune_weights(pare_tool *tool, const pare_prune_options *o)
     if (says) put_facts(&j, list);
     const pare_source seen = pare_tuning_seen(&j.tuning, &j.source);
     if (says && json_array_size(list)) st = pare_prune_finish(tool, o, &seen, list);
+    if (st == PARE_OK) st = pare_tuning_end(&j.tuning);
     pare_tuning_close(&j.tuning);
     json_decref(list);
     pare_source_close(&j.source);
