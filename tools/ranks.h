@@ -28,4 +28,7 @@ void pare_ranks_environment(void);
    itself. text: at least 32 bytes. */
 PARE_NODISCARD pare_status pare_ranks_device(const pare_tool *tool, const char *name, char *text,
                                              size_t size, const char **out);
+
+/* Logs, in rank 0, where each rank computes: "rank 1 (host): on cuda:1, NVIDIA H100". */
+PARE_NODISCARD pare_status pare_ranks_log_device(const pare_tool *tool, const char *name);
 #endif

@@ -47,6 +47,8 @@ if [ -x "$emulated" ]; then
     if cmp -s one.gpu.json gpus.json && grep -q '"ranks": 2' gpus.facts; then pass gpus_bytes; else fail gpus_bytes "$(cmp one.gpu.json gpus.json)"; fi
     works gpus_in_turn mpirun 2 env SIMT_DEVICES=2 $gpu --device cuda -o gpus.json
     if cmp -s one.gpu.json gpus.json; then pass gpus_in_turn_bytes; else fail gpus_in_turn_bytes "$(cmp one.gpu.json gpus.json)"; fi
+    works gpus_are_said mpirun 2 env SIMT_DEVICES=2 $gpu --device cuda -v -o gpus.json
+    if grep -q '^rank 0 (.*): on cuda:0, ' .test.err && grep -q '^rank 1 (.*): on cuda:1, ' .test.err; then pass gpus_said; else fail gpus_said "$(grep 'on cuda' .test.err)"; fi
     works gpus_recipe env SIMT_DEVICES=3 $gpu --gpus 0,2 -o gpus.json --recipe gpus.yaml
     works gpus_replay env SIMT_DEVICES=3 "$emulated" replay gpus.yaml
     says gpus_replay_same "gpus.json: the same"
@@ -77,6 +79,10 @@ mkdir -p one two && cp "$cnn" one/net.onnx && cp "$mlp" two/net.onnx
 other="$pare validate net.onnx --data $data/test.h5 --samples 500"
 refuses validate_models 1 "rank 1 (|another model" mpirun 1 --wdir one $other : -n 1 --wdir two $other
 refuses validate_batches 1 "test.h5|3 ranks, but only 2 batches of 250" mpirun 3 "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --samples 500 --batch 250
+
+works recipe_of_one $calibrate -o r.json --recipe one.yaml
+works recipe_of_ranks mpirun 3 $calibrate -o r.json --recipe many.yaml
+if cmp -s one.yaml many.yaml && ! has threads many.yaml; then pass recipe_bytes; else fail recipe_bytes "$(diff one.yaml many.yaml | head -4)"; fi
 
 # --- pruning: the same model, and facts but for the machine ---
 prunes() { # NAME SIZES OPTION...
@@ -199,7 +205,8 @@ refuses scale_other 1 'one.plain: has no "scaling"' "$pare" scale one.plain --ne
 
 # --- what does not fit together ---
 refuses more_than_samples 1 "cnn.onnx|4 ranks|3 runs" mpirun 4 "$pare" calibrate "$cnn" --data "$data/train.h5" --samples 3 -o no.json
-refuses other_options 1 "rank 1 (|another command line" mpirun 1 $calibrate -o no.json : -n 1 $calibrate --range 0:40 -o no.json
+refuses other_word 1 "rank 1 (|another command line|: '51' where rank 0 has '50'" mpirun 1 $calibrate -o no.json : -n 1 ${calibrate%50}51 -o no.json
+refuses other_options 1 "rank 1 (|another command line|: '--range' where rank 0 has '-o'" mpirun 1 $calibrate -o no.json : -n 1 $calibrate --range 0:40 -o no.json
 cp "$data/test.h5" mine.h5
 mkdir there && cp "$data/train.h5" there/mine.h5
 other="$pare calibrate $cnn --data mine.h5 --samples 50 -o $work/no.json"
