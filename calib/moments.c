@@ -178,7 +178,7 @@ static pare_status open_panel(pare_observer *o, panel *p)
 }
 
 pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out, const pare_columns *columns,
-                              int sets, bool targets, const pare_share *share, int threads)
+                              int sets, bool targets, const pare_run_share *share, int threads)
 {
     pare_observer *o = pare_alloc(ctx, 1, sizeof *o);
     if (!o) return PARE_MEMORY;

@@ -83,7 +83,7 @@ bool pare_is_held_out(int64_t run);
    share: of the runs, borrowed; NULL: this process adds all of them, in one block. */
 PARE_NODISCARD pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out,
                                              const pare_columns *columns, int sets, bool targets,
-                                             const pare_share *share, int threads);
+                                             const pare_run_share *share, int threads);
 void pare_observer_free(pare_observer *observer);
 /* Adds one run, `index` the number of it among those of all ranks: x is the node's input; t, and
    where it is not NULL less s, is what the output should be without the node's own bias (both in

@@ -9,29 +9,29 @@
 
 /* --- places --- */
 
-static int64_t blocks_of(const pare_share *s)
+static int64_t blocks_of(const pare_run_share *s)
 {
     return s->runs < PARE_SHARE_BLOCKS ? s->runs : PARE_SHARE_BLOCKS;
 }
 
 /* The first run of a block. */
-static int64_t begin_of(const pare_share *s, int64_t block)
+static int64_t begin_of(const pare_run_share *s, int64_t block)
 {
     return block * s->runs / blocks_of(s);
 }
 
 /* The last block that begins at the run or before it. */
-static int64_t block_of(const pare_share *s, int64_t run)
+static int64_t block_of(const pare_run_share *s, int64_t run)
 {
     return ((run + 1) * blocks_of(s) - 1) / s->runs;
 }
 
-pare_status pare_share_open(pare_ctx *ctx, pare_share *out, pare_comm *comm,
-                            const pare_model *model, const pare_data *data, const int64_t *samples,
-                            int64_t sample_count)
+pare_status pare_run_share_open(pare_ctx *ctx, pare_run_share *out, pare_comm *comm,
+                                const pare_model *model, const pare_data *data,
+                                const int64_t *samples, int64_t sample_count)
 {
     int64_t unit;
-    pare_share s = {.comm = comm};
+    pare_run_share s = {.comm = comm};
     const int64_t ranks = pare_comm_size(comm), rank = pare_comm_rank(comm);
     PARE_TRY(pare_calib_runs(ctx, model, data, sample_count, &unit, &s.runs));
     s.count = s.runs;
@@ -47,12 +47,12 @@ pare_status pare_share_open(pare_ctx *ctx, pare_share *out, pare_comm *comm,
 }
 
 /* The bits of 0.0 are 0: those of a number and of zeros add up to the number's. */
-pare_status pare_share_join(const pare_share *s, double *x, int64_t count)
+pare_status pare_run_share_join(const pare_run_share *s, double *x, int64_t count)
 {
     return pare_comm_allreduce(s->comm, x, (size_t)count, PARE_COMM_SUM_U64);
 }
 
-pare_status pare_share_hash(const pare_share *s, pare_hash *hash)
+pare_status pare_run_share_hash(const pare_run_share *s, pare_hash *hash)
 {
     return pare_comm_sum_hash(s->comm, hash);
 }
@@ -61,7 +61,7 @@ pare_status pare_share_hash(const pare_share *s, pare_hash *hash)
 
 struct pare_block_sum {
     pare_ctx *ctx;
-    const pare_share *share;
+    const pare_run_share *share;
     size_t count;
     int64_t block; /* that the last of kept belongs to; -1: none yet */
     double *sum;   /* (count) of blocks that are added up; or NULL */
@@ -74,7 +74,7 @@ int pare_block_sum_arrays(int ranks)
     return ranks > 1 ? (PARE_SHARE_BLOCKS + ranks - 1) / ranks + 1 : 2;
 }
 
-pare_status pare_block_sum_new(pare_ctx *ctx, pare_block_sum **out, const pare_share *share,
+pare_status pare_block_sum_new(pare_ctx *ctx, pare_block_sum **out, const pare_run_share *share,
                                size_t count)
 {
     pare_block_sum *s = pare_alloc(ctx, 1, sizeof *s);

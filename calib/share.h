@@ -12,25 +12,26 @@
 
 enum { PARE_SHARE_BLOCKS = 8 };
 
-typedef struct pare_share {
+typedef struct pare_run_share {
     pare_comm *comm;        /* NULL: this process has all runs */
     const int64_t *samples; /* of this rank's runs */
     int64_t sample_count;
     int64_t runs;         /* of all ranks */
     int64_t first, count; /* runs of this rank */
-} pare_share;
+} pare_run_share;
 
 /* This rank's part of the runs that the samples make (pare_calib_runs). Fewer blocks than ranks are
    not shared: each rank has all runs. PARE_INPUT: fewer samples than the model's fixed batch. */
-PARE_NODISCARD pare_status pare_share_open(pare_ctx *ctx, pare_share *out, pare_comm *comm,
-                                           const pare_model *model, const pare_data *data,
-                                           const int64_t *samples, int64_t sample_count);
+PARE_NODISCARD pare_status pare_run_share_open(pare_ctx *ctx, pare_run_share *out, pare_comm *comm,
+                                               const pare_model *model, const pare_data *data,
+                                               const int64_t *samples, int64_t sample_count);
 
 /* Each rank's numbers of its own runs, x (count of all), the others 0, become those of all runs. */
-PARE_NODISCARD pare_status pare_share_join(const pare_share *share, double *x, int64_t count);
+PARE_NODISCARD pare_status pare_run_share_join(const pare_run_share *share, double *x,
+                                               int64_t count);
 
 /* The hash of what all ranks read, from that of what this one read. */
-PARE_NODISCARD pare_status pare_share_hash(const pare_share *share, pare_hash *hash);
+PARE_NODISCARD pare_status pare_run_share_hash(const pare_run_share *share, pare_hash *hash);
 
 /* --- sums of `count` doubles over the runs --- */
 
@@ -41,7 +42,7 @@ int pare_block_sum_arrays(int ranks);
 
 /* share: borrowed; NULL: one block, this process's own. */
 PARE_NODISCARD pare_status pare_block_sum_new(pare_ctx *ctx, pare_block_sum **out,
-                                              const pare_share *share, size_t count);
+                                              const pare_run_share *share, size_t count);
 void pare_block_sum_free(pare_block_sum *sum);
 
 /* Does the run, a number among those of all ranks, begin another block than the last one? What is

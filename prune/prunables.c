@@ -217,7 +217,7 @@ void pare_unstructured_least_of_m(pare_prunable *s, int n, int m, pare_unstructu
 
 typedef struct pass {
     pare_prunables *all;
-    pare_share share;
+    pare_run_share share;
     pare_capture *flow;
     pare_observer **observer; /* (count) */
 } pass;
@@ -296,22 +296,22 @@ static pare_status visit_all(pass *p, pare_unstructured_visit visit, void *user)
     return PARE_OK;
 }
 
-pare_status pare_unstructured_note_data(pare_prunables *all, const pare_share *share,
+pare_status pare_unstructured_note_data(pare_prunables *all, const pare_run_share *share,
                                         const pare_capture *flow)
 {
     pare_hash hash;
     if (!pare_capture_hash(flow, &hash)) return PARE_OK;
-    PARE_TRY(pare_share_hash(share, &hash));
+    PARE_TRY(pare_run_share_hash(share, &hash));
     pare_hash_text(hash, all->facts->data_hash);
     return PARE_OK;
 }
 
-pare_status pare_unstructured_share(pare_prunables *all, pare_share *share,
+pare_status pare_unstructured_share(pare_prunables *all, pare_run_share *share,
                                     pare_capture_options *flow)
 {
     const pare_unstructured_options *o = all->options;
-    PARE_TRY(pare_share_open(all->ctx, share, o->comm, all->model, o->data, o->samples,
-                             o->sample_count));
+    PARE_TRY(pare_run_share_open(all->ctx, share, o->comm, all->model, o->data, o->samples,
+                                 o->sample_count));
     *flow = (pare_capture_options){.samples = share->samples,
                                    .sample_count = share->sample_count,
                                    .threads = o->threads,

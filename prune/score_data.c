@@ -39,7 +39,7 @@ typedef struct scoring {
     pare_prunables all;
     pare_unstructured_options options;
     pare_unstructured_facts facts;
-    pare_share share; /* of the runs */
+    pare_run_share share; /* of the runs */
     pare_capture *flow;
     pare_trial *trial;
     reader *reader;

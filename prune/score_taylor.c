@@ -106,13 +106,13 @@ static pare_status mean_of_runs(pare_ctx *ctx, double *out, size_t count, const 
                                 const void *user)
 {
     pare_gradients_options own = *options;
-    pare_share share;
+    pare_run_share share;
     pare_gradients *gradients = NULL;
     pare_block_sum *sums = NULL;
     pare_gradients_batch batch = {.count = 1};
     double *all = NULL;
-    PARE_TRY(pare_share_open(ctx, &share, options->comm, model, data, options->samples,
-                             options->sample_count));
+    PARE_TRY(pare_run_share_open(ctx, &share, options->comm, model, data, options->samples,
+                                 options->sample_count));
     own.samples = share.samples;
     own.sample_count = share.sample_count;
     own.comm = share.comm;

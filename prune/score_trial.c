@@ -12,7 +12,7 @@ struct pare_trial {
     pare_ctx *ctx;
     const pare_model *model;
     pare_model *copy;
-    pare_share share; /* of its runs */
+    pare_run_share share; /* of its runs */
     pare_capture *flow;
     int64_t *samples;
     const char **name; /* of the f32 outputs */
@@ -58,7 +58,7 @@ static pare_status find_outputs(pare_trial *t)
 /* All ranks get the squares of all runs. */
 static pare_status join_errors(pare_trial *t)
 {
-    return pare_share_join(&t->share, t->error, t->count * t->share.runs);
+    return pare_run_share_join(&t->share, t->error, t->count * t->share.runs);
 }
 
 static double *error_at(const pare_trial *t, int k, int64_t run)
@@ -177,7 +177,8 @@ static pare_status open(pare_trial *t, const pare_score_data *data)
     PARE_TRY(find_outputs(t));
     if (!t->count) return PARE_OK;
     PARE_TRY(choose_samples(t, data, &n));
-    PARE_TRY(pare_share_open(t->ctx, &t->share, data->comm, t->model, data->data, t->samples, n));
+    PARE_TRY(
+        pare_run_share_open(t->ctx, &t->share, data->comm, t->model, data->data, t->samples, n));
     t->error = pare_alloc(t->ctx, (size_t)(t->count * t->share.runs), sizeof *t->error);
     if (!t->error) return PARE_MEMORY;
     pare_capture_options options = {.samples = t->share.samples,

@@ -54,8 +54,8 @@ void pare_unstructured_end_find(const pare_prunable *s, pare_unstructured_end *o
 
 typedef struct walk {
     pare_prunables *all;
-    pare_model *dense; /* as it was */
-    pare_share share;  /* of the runs */
+    pare_model *dense;    /* as it was */
+    pare_run_share share; /* of the runs */
     pare_capture *before, *now;
     pare_unstructured_end *end; /* (count) */
     const char **needed;        /* scratch: (2 count) */

@@ -40,12 +40,12 @@ static double part(int64_t run, int i)
     return ldexp((double)(int32_t)mix / 3, (int)(mix >> 7 & 31) - 40);
 }
 
-/* As pare_share_open cuts them, of runs without a model. */
-static pare_share share_of(pare_comm *comm, int64_t runs)
+/* As pare_run_share_open cuts them, of runs without a model. */
+static pare_run_share share_of(pare_comm *comm, int64_t runs)
 {
     const int64_t blocks = runs < PARE_SHARE_BLOCKS ? runs : PARE_SHARE_BLOCKS,
                   ranks = pare_comm_size(comm), rank = pare_comm_rank(comm);
-    pare_share s = {.comm = ranks > blocks ? NULL : comm, .runs = runs, .count = runs};
+    pare_run_share s = {.comm = ranks > blocks ? NULL : comm, .runs = runs, .count = runs};
     if (!s.comm) return s;
     s.first = rank * blocks / ranks * runs / blocks;
     s.count = (rank + 1) * blocks / ranks * runs / blocks - s.first;
@@ -69,7 +69,7 @@ static void test_sums(void **state)
 {
     world *w = *state;
     for (int64_t runs = 1; runs < 70; runs += runs < 20 ? 1 : 17) {
-        const pare_share share = share_of(w->comm, runs);
+        const pare_run_share share = share_of(w->comm, runs);
         pare_block_sum *sum;
         double *x;
         assert_int_equal(pare_block_sum_new(&w->ctx, &sum, &share, NUMBERS), PARE_OK);
@@ -91,10 +91,10 @@ static void test_join(void **state)
 {
     world *w = *state;
     enum { RUNS = 37 };
-    const pare_share share = share_of(w->comm, RUNS);
+    const pare_run_share share = share_of(w->comm, RUNS);
     double x[RUNS] = {0};
     for (int64_t r = share.first; r < share.first + share.count; r++) x[r] = -part(r, 0);
-    assert_int_equal(pare_share_join(&share, x, RUNS), PARE_OK);
+    assert_int_equal(pare_run_share_join(&share, x, RUNS), PARE_OK);
     for (int r = 0; r < RUNS; r++) assert_true(x[r] == -part(r, 0));
 }
 
@@ -103,7 +103,7 @@ static void test_moments(void **state)
 {
     world *w = *state;
     enum { RUNS = 41, ROWS = 3, WIDTH = 2 };
-    const pare_share share = share_of(w->comm, RUNS);
+    const pare_run_share share = share_of(w->comm, RUNS);
     const pare_columns columns = {
         .groups = 1, .columns = WIDTH, .channels = WIDTH, .outputs = 1, .rows = ROWS, .batch = 1};
     pare_observer *o;
@@ -130,7 +130,7 @@ static void test_moments(void **state)
 static void test_allocation_fails(void **state)
 {
     world *w = *state;
-    const pare_share share = share_of(NULL, 20);
+    const pare_run_share share = share_of(NULL, 20);
     pare_status st = PARE_MEMORY;
     int n = 0;
     for (; st != PARE_OK; n++) {
