@@ -210,6 +210,7 @@ static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
     const pare_calib_job *j = user;
     pare_calib_runner *t = replica->own;
+    if (!replica->index) PARE_TRY(pare_comm_listen(j->options->comm, &replica->ctx));
     trace(t);
     if (pare_calib_on_device(j)) {
         pare_calib_load_device(t, run);
@@ -274,6 +275,7 @@ static pare_status run_all(pare_calib_job *j, pare_ranges *out)
         if (st == PARE_OK && j->options->progress)
             j->options->progress(j->options->progress_user, batch.first + batch.count, samples);
     }
+    pare_comm_log_heard(j->options->comm, batch.first, samples);
     out->data = pare_reader_hash(reader);
     out->samples = samples;
     pare_reader_close(reader);

@@ -453,6 +453,7 @@ static float *place_of(const pare_capture *f, const shown *s, int64_t run)
 static pare_status load(void *user, int64_t run, pare_replica *replica)
 {
     const pare_capture *f = user;
+    if (!replica->index) PARE_TRY(pare_comm_listen(f->options.comm, &replica->ctx));
     for (int i = 0; i < pare_plan_input_count(f->plan); i++)
         pare_runner_set_input(replica->runner, i, input_of(f, i, run));
     return PARE_OK;
@@ -500,6 +501,7 @@ pare_status pare_capture_next(pare_capture *flow, pare_capture_batch *out)
         (pare_capture_batch){flow->next, (int)(left < flow->batch_runs ? left : flow->batch_runs),
                              flow->value, flow->size};
     PARE_TRY(pare_ctx_poll(flow->ctx));
+    PARE_TRY(pare_comm_listen(flow->options.comm, flow->ctx));
     if (!left) {
         if (flow->reader) {
             flow->hash = pare_reader_hash(flow->reader);

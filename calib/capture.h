@@ -7,6 +7,7 @@
 #define PARE_CALIB_CAPTURE_H
 
 #include "formats/data.h"
+#include "runtime/comm/comm.h"
 #include "runtime/graph/graph.h"
 #include "runtime/device/device.h"
 
@@ -22,6 +23,7 @@ typedef struct pare_capture_options {
     /* A flow of the same samples through another model. What it keeps now serves this flow, too,
        where both models compute it by equal nodes from equal constants. Borrowed; or NULL. */
     const pare_capture *begin_at;
+    pare_comm *comm; /* whose failures end a pass (pare_comm_listen); NULL: one process */
 } pare_capture_options;
 
 /* A flow through a model, whose weights may change between passes; both are borrowed. */

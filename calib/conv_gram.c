@@ -358,5 +358,6 @@ pare_status pare_conv_gram_finish(pare_conv_gram *s, pare_moments *sum)
             for (int64_t j = s->pair[p].first == s->pair[p].second ? i : 0; j < c; j++)
                 to[i * d + j] += from[i * c + j];
     }
+    memset(s->sum, 0, (size_t)(s->sums * c * c) * sizeof *s->sum);
     return PARE_OK;
 }

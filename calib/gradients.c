@@ -174,6 +174,7 @@ pare_status pare_gradients_next(pare_gradients *g, pare_gradients_batch *out)
         .first = g->next, .loss = g->loss, .of = (const float *const *const *)g->of};
     if (g->next == g->runs) return PARE_OK;
     PARE_TRY(pare_ctx_poll(g->ctx));
+    PARE_TRY(pare_comm_listen(g->options.comm, g->ctx));
     PARE_TRY(pare_reader_next(g->reader, &g->batch));
     out->count = (int)(g->batch.count / g->unit);
     PARE_TRY(pare_replicas_run(g->pool, 0, out->count, &work));

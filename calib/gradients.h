@@ -6,6 +6,7 @@
 #define PARE_CALIB_GRADIENTS_H
 
 #include "formats/data.h"
+#include "runtime/comm/comm.h"
 #include "runtime/graph/graph.h"
 #include "runtime/device/device.h"
 
@@ -24,6 +25,7 @@ typedef struct pare_gradients_options {
     pare_device *device; /* where runs are, one after the other; NULL: the CPU. Operators without
                             kernels there run on the CPU between copies. */
     bool top1;           /* against the net's own top-1 even where the data have labels */
+    pare_comm *comm;     /* whose failures end the runs (pare_comm_listen); NULL: one process */
 } pare_gradients_options;
 
 /* The CPU, all cores. */

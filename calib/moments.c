@@ -67,33 +67,43 @@ int64_t pare_columns_weight(const pare_columns *c, bool outputs_first, int64_t g
 
 /* --- sums --- */
 
+/* Numbers of moments in one array. */
+static size_t numbers_of(int64_t columns, int64_t outputs)
+{
+    const size_t d = (size_t)columns, n = (size_t)outputs;
+    return d * d + d * n + d + 2 * n + 1;
+}
+
+static void lay_out(pare_moments *m, double *all)
+{
+    m->all = m->xx = all;
+    m->xt = m->xx + m->columns * m->columns;
+    m->tt = m->xt + m->columns * m->outputs;
+    m->x = m->tt + m->outputs;
+    m->t = m->x + m->columns;
+}
+
+static double *rows_at(const pare_moments *m) { return m->t + m->outputs; }
+
 pare_status pare_moments_new(pare_ctx *ctx, pare_moments **out, int64_t columns, int64_t outputs)
 {
     pare_moments *m = pare_alloc(ctx, 1, sizeof *m);
-    if (!m) return PARE_MEMORY;
-    size_t d = (size_t)columns, n = (size_t)outputs;
-    *m = (pare_moments){.columns = columns, .outputs = outputs};
-    m->xx = pare_alloc(ctx, d * d, sizeof(double));
-    m->xt = pare_alloc(ctx, d * n, sizeof(double));
-    m->tt = pare_alloc(ctx, n, sizeof(double));
-    m->x = pare_alloc(ctx, d, sizeof(double));
-    m->t = pare_alloc(ctx, n, sizeof(double));
-    if (m->xx && m->xt && m->tt && m->x && m->t) {
-        *out = m;
-        return PARE_OK;
+    double *all = pare_alloc(ctx, numbers_of(columns, outputs), sizeof *all);
+    if (!m || !all) {
+        pare_free(m);
+        pare_free(all);
+        return PARE_MEMORY;
     }
-    pare_moments_free(m);
-    return PARE_MEMORY;
+    *m = (pare_moments){.columns = columns, .outputs = outputs};
+    lay_out(m, all);
+    *out = m;
+    return PARE_OK;
 }
 
 void pare_moments_free(pare_moments *m)
 {
     if (!m) return;
-    pare_free(m->xx);
-    pare_free(m->xt);
-    pare_free(m->tt);
-    pare_free(m->x);
-    pare_free(m->t);
+    pare_free(m->all);
     pare_free(m);
 }
 
@@ -118,7 +128,7 @@ typedef struct panel {
     double *row; /* (capacity, columns + outputs) */
     int64_t count;
     pare_conv_gram *shifts; /* in place of rows; or NULL */
-    pare_moments *sum;
+    pare_moments sum;       /* of the block in work, after finish of all runs */
 } panel;
 
 struct pare_observer {
@@ -128,6 +138,7 @@ struct pare_observer {
     int64_t outputs, width; /* outputs 0: no targets; width of a panel's row */
     int64_t capacity;       /* rows of a panel */
     panel *panel;           /* (sets, groups) */
+    pare_block_sum *blocks; /* the numbers of all panels, one after the other */
 };
 
 void pare_observer_free(pare_observer *o)
@@ -136,8 +147,8 @@ void pare_observer_free(pare_observer *o)
     for (int64_t i = 0; o->panel && i < o->sets * o->columns.groups; i++) {
         pare_free(o->panel[i].row);
         pare_conv_gram_free(o->panel[i].shifts);
-        pare_moments_free(o->panel[i].sum);
     }
+    pare_block_sum_free(o->blocks);
     pare_free(o->panel);
     pare_free(o);
 }
@@ -159,7 +170,7 @@ size_t pare_observer_panel_bytes(const pare_columns *columns, bool targets)
 
 static pare_status open_panel(pare_observer *o, panel *p)
 {
-    PARE_TRY(pare_moments_new(o->ctx, &p->sum, o->columns.columns, o->outputs));
+    p->sum = (pare_moments){.columns = o->columns.columns, .outputs = o->outputs};
     if (pare_conv_gram_can(&o->columns))
         return pare_conv_gram_new(o->ctx, &p->shifts, &o->columns, o->outputs > 0, o->threads);
     p->row = pare_alloc(o->ctx, (size_t)(o->capacity * o->width), sizeof(double));
@@ -167,7 +178,7 @@ static pare_status open_panel(pare_observer *o, panel *p)
 }
 
 pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out, const pare_columns *columns,
-                              int sets, bool targets, int threads)
+                              int sets, bool targets, const pare_run_share *share, int threads)
 {
     pare_observer *o = pare_alloc(ctx, 1, sizeof *o);
     if (!o) return PARE_MEMORY;
@@ -177,7 +188,9 @@ pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out, const pare_col
     o->capacity = panel_rows(o->width);
     int64_t panels = sets * columns->groups;
     o->panel = pare_alloc(ctx, (size_t)panels, sizeof *o->panel);
-    bool ok = o->panel;
+    bool ok = o->panel && pare_block_sum_new(
+                              ctx, &o->blocks, share,
+                              (size_t)panels * numbers_of(columns->columns, o->outputs)) == PARE_OK;
     for (int64_t i = 0; ok && i < panels; i++) ok = open_panel(o, &o->panel[i]) == PARE_OK;
     if (ok)
         *out = o;
@@ -194,13 +207,13 @@ bool pare_is_held_out(int64_t run)
 
 pare_moments *pare_observer_moments(const pare_observer *o, int set, int64_t group)
 {
-    return o->panel[set * o->columns.groups + group].sum;
+    return &o->panel[set * o->columns.groups + group].sum;
 }
 
 /* A panel into its sums. */
 static pare_status flush(pare_observer *o, panel *p)
 {
-    pare_moments *m = p->sum;
+    pare_moments *m = &p->sum;
     pare_mat_view x = {p->row, o->width}, t = {p->row + m->columns, o->width};
     int64_t n = p->count;
     PARE_TRY(pare_linear_product(o->ctx, (pare_mat_view){m->xx, m->columns}, x, x, n, m->columns,
@@ -219,12 +232,44 @@ static pare_status flush(pare_observer *o, panel *p)
     return PARE_OK;
 }
 
-pare_status pare_observer_finish(pare_observer *o)
+/* The panels' sums in an array of blocks. */
+static void point_at(pare_observer *o, double *all)
+{
+    for (int64_t i = 0; i < o->sets * o->columns.groups; i++) {
+        pare_moments *m = &o->panel[i].sum;
+        lay_out(m, all + (size_t)i * numbers_of(m->columns, m->outputs));
+        m->rows = *rows_at(m);
+    }
+}
+
+/* What waits goes into the block's sums. */
+static pare_status end_block(pare_observer *o)
 {
     for (int64_t i = 0; i < o->sets * o->columns.groups; i++) {
         panel *p = &o->panel[i];
-        PARE_TRY(p->shifts ? pare_conv_gram_finish(p->shifts, p->sum) : flush(o, p));
+        if (!p->sum.all) return PARE_OK; /* there is no block yet */
+        PARE_TRY(p->shifts ? pare_conv_gram_finish(p->shifts, &p->sum) : flush(o, p));
+        *rows_at(&p->sum) = p->sum.rows;
     }
+    return PARE_OK;
+}
+
+static pare_status begin_block(pare_observer *o, int64_t run)
+{
+    double *all;
+    if (!pare_block_sum_turns(o->blocks, run)) return PARE_OK;
+    PARE_TRY(end_block(o));
+    PARE_TRY(pare_block_sum_at(o->blocks, run, &all));
+    point_at(o, all);
+    return PARE_OK;
+}
+
+pare_status pare_observer_finish(pare_observer *o)
+{
+    double *all;
+    PARE_TRY(end_block(o));
+    PARE_TRY(pare_block_sum_end(o->blocks, &all));
+    point_at(o, all);
     return PARE_OK;
 }
 
@@ -289,9 +334,10 @@ pare_status pare_observer_add(pare_observer *o, int64_t index, const float *x, c
 {
     const pare_columns *c = &o->columns;
     int set = o->sets > 1 && pare_is_held_out(index);
+    PARE_TRY(begin_block(o, index));
     for (int64_t g = 0; g < c->groups; g++) {
         panel *p = &o->panel[set * c->groups + g];
-        if (p->shifts) PARE_TRY(pare_conv_gram_add(p->shifts, g, x, t, s, p->sum));
+        if (p->shifts) PARE_TRY(pare_conv_gram_add(p->shifts, g, x, t, s, &p->sum));
         for (int64_t first = 0; first < c->rows && !p->shifts;) {
             int64_t n = c->rows - first, room = o->capacity - p->count;
             if (n > room) n = room;

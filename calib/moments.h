@@ -8,11 +8,13 @@
 
    Kept are, over all rows seen, the sums of x x^T, x t^T, t^2, x and t, where t is what the node
    should compute there, in float64. Rows are added in fixed portions in the order of the samples,
-   so that sums depend on neither batch nor threads. */
+   so that sums depend on neither batch nor threads, nor on the ranks that share the runs (share.h).
+ */
 #ifndef PARE_CALIB_MOMENTS_H
 #define PARE_CALIB_MOMENTS_H
 
 #include "calib/linear.h"
+#include "calib/share.h"
 #include "runtime/ops/window.h"
 
 /* How a weighted node meets its input. */
@@ -44,6 +46,7 @@ typedef struct pare_moments {
     double *xt;    /* (columns, outputs) */
     double *tt;    /* (outputs) */
     double *x, *t; /* (columns), (outputs) */
+    double *all;   /* the array that these lie in, one after the other; rows is its last */
 } pare_moments;
 
 PARE_NODISCARD pare_status pare_moments_new(pare_ctx *ctx, pare_moments **out, int64_t columns,
@@ -77,16 +80,17 @@ size_t pare_observer_panel_bytes(const pare_columns *columns, bool targets);
 bool pare_is_held_out(int64_t run);
 
 /* sets: 1, or 2 where every fifth run goes to a set of its own, to judge by. targets: is there a t?
- */
+   share: of the runs, borrowed; NULL: this process adds all of them, in one block. */
 PARE_NODISCARD pare_status pare_observer_new(pare_ctx *ctx, pare_observer **out,
                                              const pare_columns *columns, int sets, bool targets,
-                                             int threads);
+                                             const pare_run_share *share, int threads);
 void pare_observer_free(pare_observer *observer);
-/* Adds one run, `index` the number of it: x is the node's input; t, and where it is not NULL less
-   s, is what the output should be without the node's own bias (both in the output's shape). */
+/* Adds one run, `index` the number of it among those of all ranks: x is the node's input; t, and
+   where it is not NULL less s, is what the output should be without the node's own bias (both in
+   the output's shape). */
 PARE_NODISCARD pare_status pare_observer_add(pare_observer *observer, int64_t index, const float *x,
                                              const float *t, const float *s);
-/* Adds what is still waiting. */
+/* Adds what is still waiting, and what the other ranks added; once. */
 PARE_NODISCARD pare_status pare_observer_finish(pare_observer *observer);
 /* Moments of a group; valid after finish, the observer's own. */
 pare_moments *pare_observer_moments(const pare_observer *observer, int set, int64_t group);
@@ -108,7 +112,7 @@ void pare_conv_gram_free(pare_conv_gram *shifts);
 /* Adds a run as pare_observer_add does; what a full portion comes to goes into sum. */
 PARE_NODISCARD pare_status pare_conv_gram_add(pare_conv_gram *shifts, int64_t group, const float *x,
                                               const float *t, const float *s, pare_moments *sum);
-/* Adds what is still waiting, and what shifted planes came to; once, after the last run. */
+/* Adds what is still waiting, and what shifted planes came to; then it is as new. */
 PARE_NODISCARD pare_status pare_conv_gram_finish(pare_conv_gram *shifts, pare_moments *sum);
 
 #endif

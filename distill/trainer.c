@@ -130,7 +130,7 @@ static pare_status take_held_out(pare_trainer *t, pare_data *data, const int64_t
     return PARE_OK;
 }
 
-static pare_status choose_samples(pare_trainer *t)
+static pare_status split_or_take(pare_trainer *t)
 {
     const pare_distill_options *o = &t->options;
     const int64_t *all = o->samples;
@@ -144,6 +144,17 @@ static pare_status choose_samples(pare_trainer *t)
     for (int64_t i = 0; i < count; i++) t->sample[t->sample_count++] = all ? all[i] : i;
     if (!o->held_out) return take_held_out(t, t->data, o->held_sample, o->held_count);
     return take_held_out(t, o->held_out, NULL, pare_data_count(o->held_out));
+}
+
+static pare_status choose_samples(pare_trainer *t)
+{
+    PARE_TRY(split_or_take(t));
+    if (t->sample_count < t->batch)
+        pare_log(t->ctx, PARE_LOG_WARNING,
+                 "%s: a batch has %" PRId64 " samples, but there are %" PRId64
+                 " to train on: it has some of them more than once",
+                 pare_data_path(t->data), t->batch, t->sample_count);
+    return PARE_OK;
 }
 
 /* --- labels --- */

@@ -276,16 +276,18 @@ enum { PLANNED = 4 }; /* tensors as large as the largest in the activations of a
 /* Of a weighted layer, bytes. */
 typedef struct layer_bytes {
     double square, both; /* of (columns, columns), (columns, outputs) of one group */
-    double moments;      /* of an observer without targets: two sets, all groups */
+    double moments;      /* of an observer without targets: two sets, all groups, once summed */
+    double summing;      /* the same in the blocks that are summed */
     double panels;       /* rows on their way into moments */
 } layer_bytes;
 
-static layer_bytes layer_of(const pare_prunable *s)
+static layer_bytes layer_of(const pare_prunable *s, int ranks)
 {
     const pare_columns *c = &s->columns;
     const double d = (double)c->columns, n = (double)c->outputs, sets = 2 * (double)c->groups;
     layer_bytes l = {.square = 8 * d * d, .both = 8 * d * n};
     l.moments = sets * l.square;
+    l.summing = pare_block_sum_arrays(ranks) * l.moments;
     l.panels = sets * (double)pare_observer_panel_bytes(c, true);
     return l;
 }
@@ -301,13 +303,14 @@ static double weights_of(const pare_prunables *all)
    inputs takes, tensors that trials begin at, and each weight as three trials put it. */
 static double of_scores(const pare_prunables *all, const pare_capture_sizes *flow, double samples)
 {
+    const int ranks = pare_comm_size(all->options->comm);
     enum { TRIALS = 3, BORDER = 2, HELD = 5 };
     double sum = 0, most = 0, work = 0;
     for (int i = 0; i < all->count; i++) {
         if (!all->item[i].matrix) continue;
-        const layer_bytes l = layer_of(&all->item[i]);
-        sum += (l.moments + l.panels) / 2; /* one set */
-        most = fmax(most, (l.moments + l.panels) / 2);
+        const layer_bytes l = layer_of(&all->item[i], ranks);
+        sum += (l.summing + l.panels) / 2; /* one set */
+        most = fmax(most, (l.summing + l.panels) / 2);
         work = fmax(work, 2 * l.square + 3 * l.both);
     }
     const double kept = fmin(PARE_KEEP_ROOM, BORDER * flow->largest * samples / HELD);
@@ -318,12 +321,13 @@ static double of_scores(const pare_prunables *all, const pare_capture_sizes *flo
 /* Finding each layer's part of the zeros: moments of one set of a pass, and all it shows. */
 static double of_budget(const pare_prunables *all, const pare_capture_sizes *flow)
 {
+    const int ranks = pare_comm_size(all->options->comm);
     double sum = 0, most = 0;
     for (int i = 0; i < all->count; i++) {
         if (!all->item[i].matrix) continue;
-        const layer_bytes l = layer_of(&all->item[i]);
-        sum += (l.moments + l.panels) / 2;
-        most = fmax(most, (l.moments + l.panels) / 2 + 3 * l.square);
+        const layer_bytes l = layer_of(&all->item[i], ranks);
+        sum += (l.summing + l.panels) / 2;
+        most = fmax(most, (l.summing + l.panels) / 2 + 3 * l.square);
     }
     return fmin(sum, PARE_BUDGET_ROOM) + most + flow->all * flow->runs;
 }
@@ -332,13 +336,16 @@ static double of_budget(const pare_prunables *all, const pare_capture_sizes *flo
    pack. Where single weights go, one factor a thread, too. */
 static double of_fit(const pare_prunables *all, const pare_capture_sizes *flow, double samples)
 {
+    const int ranks = pare_comm_size(all->options->comm);
     enum { BORDER = 4 }; /* tensors kept or shown at a time, of two flows */
     const double threads = all->options->refit ? 0 : (double)all->options->threads;
     double most = 0;
     for (int i = 0; i < all->count; i++) {
         if (!all->item[i].matrix) continue;
-        const layer_bytes l = layer_of(&all->item[i]);
+        const layer_bytes l = layer_of(&all->item[i], ranks);
         const double targets = 2 * (double)all->item[i].columns.groups * l.both;
+        const double sums = l.summing + pare_block_sum_arrays(ranks) * targets;
+        most = fmax(most, sums + l.panels);
         most = fmax(most, l.moments + l.panels + targets + (4 + threads) * l.square +
                               (10 + threads) * l.both);
     }
@@ -350,7 +357,8 @@ pare_status pare_prune_memory(pare_ctx *ctx, const pare_model *model, const pare
                               bool scores, bool channels, size_t *out)
 {
     pare_arena arena;
-    pare_unstructured_options options = {.threads = data->threads, .refit = channels};
+    pare_unstructured_options options = {
+        .threads = data->threads, .comm = data->comm, .refit = channels};
     pare_unstructured_facts facts = {0};
     if (options.threads < 1) options.threads = pare_cpu_cores();
     pare_arena_init(&arena, ctx);

@@ -15,6 +15,7 @@
 #define PARE_PRUNE_PLAN_H
 
 #include "formats/data.h"
+#include "runtime/comm/comm.h"
 #include "runtime/exec/exec.h"
 #include "runtime/graph/graph.h"
 
@@ -229,7 +230,8 @@ typedef struct pare_score_data {
     int64_t sample_count;
     int threads;
     pare_device *device;
-    bool refits;                                             /* what stays will be refitted */
+    pare_comm *comm; /* processes that share the samples, each with the same ones; NULL: one */
+    bool refits;     /* what stays will be refitted */
     void (*progress)(void *user, int64_t done, int64_t all); /* groups; or NULL */
     void *progress_user;
 } pare_score_data;
@@ -304,9 +306,10 @@ typedef struct pare_unstructured_options {
     int64_t sample_count;
     int threads;
     pare_device *device;
-    uint64_t seed; /* of RANDOM */
-    bool refit;    /* with data: what stays is fitted to the dense model's results */
-    int64_t steps; /* to the sparsity, see pare_prune_sparsity_at; 0: one */
+    pare_comm *comm; /* see pare_score_data */
+    uint64_t seed;   /* of RANDOM */
+    bool refit;      /* with data: what stays is fitted to the dense model's results */
+    int64_t steps;   /* to the sparsity, see pare_prune_sparsity_at; 0: one */
     /* Trains what is left after step 1 .. steps, in place; kept: part of the weights that is not 0.
        NULL: nothing is trained. */
     pare_status (*train)(void *user, const pare_model *dense, pare_model *model, int64_t step,

@@ -217,6 +217,7 @@ void pare_unstructured_least_of_m(pare_prunable *s, int n, int m, pare_unstructu
 
 typedef struct pass {
     pare_prunables *all;
+    pare_run_share share;
     pare_capture *flow;
     pare_observer **observer; /* (count) */
 } pass;
@@ -245,7 +246,7 @@ static pare_status observe(pass *p, int first, int last)
         bool ok;
         PARE_TRY(pare_columns_read(all->item[layer[k]].node, pare_capture_shape(p->flow, k),
                                    &columns, &ok));
-        PARE_TRY(pare_observer_new(all->ctx, &p->observer[layer[k]], &columns, 1, false,
+        PARE_TRY(pare_observer_new(all->ctx, &p->observer[layer[k]], &columns, 1, false, &p->share,
                                    all->options->threads));
     }
     for (;;) {
@@ -253,7 +254,7 @@ static pare_status observe(pass *p, int first, int last)
         PARE_TRY(pare_capture_next(p->flow, &x));
         for (int k = 0; k < count; k++)
             for (int r = 0; r < x.count; r++)
-                PARE_TRY(pare_observer_add(p->observer[layer[k]], x.first + r,
+                PARE_TRY(pare_observer_add(p->observer[layer[k]], p->share.first + x.first + r,
                                            x.value[k] + r * x.size[k], NULL, NULL));
         if (!x.count) break;
     }
@@ -261,21 +262,29 @@ static pare_status observe(pass *p, int first, int last)
     return PARE_OK;
 }
 
-static double moments_bytes(const pare_prunable *s)
+double pare_unstructured_moments_bytes(const pare_columns *c, int ranks)
+{
+    return (double)c->groups * (double)c->columns * (double)c->columns * sizeof(double) *
+           pare_block_sum_arrays(ranks);
+}
+
+static double moments_bytes(const pare_prunable *s, int ranks)
 {
     const pare_columns *c = &s->columns;
     if (!pare_unstructured_is_fitted(s)) return 0;
-    return (double)c->groups * (double)c->columns * (double)c->columns * sizeof(double);
+    return pare_unstructured_moments_bytes(c, ranks);
 }
 
 static pare_status visit_all(pass *p, pare_unstructured_visit visit, void *user)
 {
     pare_prunables *all = p->all;
+    const int ranks = pare_comm_size(all->options->comm);
     for (int first = 0; first < all->count;) {
-        double bytes = moments_bytes(&all->item[first]);
+        double bytes = moments_bytes(&all->item[first], ranks);
         int last = first + 1;
-        while (last < all->count && bytes + moments_bytes(&all->item[last]) <= PARE_BUDGET_ROOM)
-            bytes += moments_bytes(&all->item[last++]);
+        while (last < all->count &&
+               bytes + moments_bytes(&all->item[last], ranks) <= PARE_BUDGET_ROOM)
+            bytes += moments_bytes(&all->item[last++], ranks);
         PARE_TRY(observe(p, first, last));
         for (; first < last; first++) {
             if (!p->observer[first]) continue;
@@ -287,26 +296,41 @@ static pare_status visit_all(pass *p, pare_unstructured_visit visit, void *user)
     return PARE_OK;
 }
 
-void pare_unstructured_note_data(pare_prunables *all, const pare_capture *flow)
+pare_status pare_unstructured_note_data(pare_prunables *all, const pare_run_share *share,
+                                        const pare_capture *flow)
 {
     pare_hash hash;
-    if (flow && pare_capture_hash(flow, &hash)) pare_hash_text(hash, all->facts->data_hash);
+    if (!pare_capture_hash(flow, &hash)) return PARE_OK;
+    PARE_TRY(pare_run_share_hash(share, &hash));
+    pare_hash_text(hash, all->facts->data_hash);
+    return PARE_OK;
+}
+
+pare_status pare_unstructured_share(pare_prunables *all, pare_run_share *share,
+                                    pare_capture_options *flow)
+{
+    const pare_unstructured_options *o = all->options;
+    PARE_TRY(pare_run_share_open(all->ctx, share, o->comm, all->model, o->data, o->samples,
+                                 o->sample_count));
+    *flow = (pare_capture_options){.samples = share->samples,
+                                   .sample_count = share->sample_count,
+                                   .threads = o->threads,
+                                   .device = o->device,
+                                   .comm = share->comm};
+    return PARE_OK;
 }
 
 pare_status pare_prunables_moments(pare_prunables *all, pare_unstructured_visit visit, void *user)
 {
-    const pare_unstructured_options *o = all->options;
-    pare_capture_options options = {.samples = o->samples,
-                                    .sample_count = o->sample_count,
-                                    .threads = o->threads,
-                                    .device = o->device};
+    pare_capture_options options;
     pass p = {.all = all};
     p.observer = pare_arena_alloc(all->arena, (size_t)all->count, sizeof(pare_observer *));
     if (!p.observer) return PARE_MEMORY;
-    pare_status st = pare_capture_new(all->ctx, &p.flow, all->model, o->data, &options);
+    PARE_TRY(pare_unstructured_share(all, &p.share, &options));
+    pare_status st = pare_capture_new(all->ctx, &p.flow, all->model, all->options->data, &options);
     if (st == PARE_OK) st = visit_all(&p, visit, user);
     for (int i = 0; i < all->count; i++) pare_observer_free(p.observer[i]);
-    pare_unstructured_note_data(all, p.flow);
+    if (st == PARE_OK) st = pare_unstructured_note_data(all, &p.share, p.flow);
     pare_capture_free(p.flow);
     return st;
 }

@@ -189,6 +189,7 @@ static pare_status open_model(pare_pruner *p)
                                     .sample_count = p->o.sample_count,
                                     .threads = p->o.threads,
                                     .device = p->o.device,
+                                    .comm = p->o.comm,
                                     .refits = p->o.refit,
                                     .progress = progress,
                                     .progress_user = p};

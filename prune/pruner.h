@@ -48,6 +48,7 @@ typedef struct pare_pruner_options {
 
     int threads;           /* 0: all cores */
     pare_device *device;   /* NULL: the CPU */
+    pare_comm *comm;       /* see pare_score_data; not with latency or training */
     const char *cache_dir; /* of times, by latency; NULL: nothing on disk */
 
     /* Trains the smaller model of step 1 .. steps, in place; kept: part of the cost that is left.

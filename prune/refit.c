@@ -129,6 +129,7 @@ pare_status pare_refit_run(pare_ctx *ctx, const pare_prune_plan *removal,
                                          .sample_count = data->sample_count,
                                          .threads = data->threads,
                                          .device = data->device,
+                                         .comm = data->comm,
                                          .refit = true,
                                          .progress = data->progress,
                                          .progress_user = data->progress_user};

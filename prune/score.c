@@ -256,7 +256,8 @@ pare_status pare_channel_score_taylor(pare_ctx *ctx, double *score, const pare_s
     const pare_gradients_options options = {.samples = d->samples,
                                             .sample_count = d->sample_count,
                                             .threads = d->threads,
-                                            .device = d->device};
+                                            .device = d->device,
+                                            .comm = d->comm};
     return pare_score_from_gradients(ctx, score, r->groups, d->data, &options);
 }
 

@@ -39,6 +39,7 @@ typedef struct scoring {
     pare_prunables all;
     pare_unstructured_options options;
     pare_unstructured_facts facts;
+    pare_run_share share; /* of the runs */
     pare_capture *flow;
     pare_trial *trial;
     reader *reader;
@@ -93,30 +94,37 @@ static bool reads(const scoring *s, const reader *r, const pare_dependency_group
 
 /* --- one pass over the samples for some readers --- */
 
-/* Sums of t and t^2 per channel of a target, run by run. */
+/* Sums of t and t^2 per channel of a target, over the runs. */
 typedef struct spread {
-    double *sum, *square; /* (channels) */
-    int64_t channels, inner, rows;
+    pare_block_sum *sums;          /* (2, channels) */
+    int64_t channels, inner, size; /* size: of a run */
 } spread;
 
-static void add_spread(spread *s, const float *t, int64_t size)
+static pare_status add_spread(spread *s, int64_t run, const float *t)
 {
-    int64_t outer = size / (s->channels * s->inner);
+    double *sum;
+    const int64_t outer = s->size / (s->channels * s->inner);
+    PARE_TRY(pare_block_sum_at(s->sums, run, &sum));
+    double *square = sum + s->channels;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t c = 0; c < s->channels; c++)
             for (int64_t i = 0; i < s->inner; i++, t++) {
-                s->sum[c] += (double)*t;
-                s->square[c] += (double)*t * (double)*t;
+                sum[c] += (double)*t;
+                square[c] += (double)*t * (double)*t;
             }
-    s->rows += outer * s->inner;
+    return PARE_OK;
 }
 
-static double variance_of(const spread *s)
+static pare_status variance_of(const spread *s, int64_t runs, double *out)
 {
-    double v = 0;
-    for (int64_t c = 0; c < s->channels && s->rows; c++)
-        v += (s->square[c] - s->sum[c] * s->sum[c] / (double)s->rows) / (double)s->rows;
-    return v;
+    double *sum;
+    const double rows = (double)(s->size / s->channels * runs);
+    *out = 0;
+    PARE_TRY(pare_block_sum_end(s->sums, &sum));
+    const double *square = sum + s->channels;
+    for (int64_t c = 0; c < s->channels && rows > 0; c++)
+        *out += (square[c] - sum[c] * sum[c] / rows) / rows;
+    return PARE_OK;
 }
 
 typedef struct pass {
@@ -133,29 +141,29 @@ static pare_status open_reader(pass *p, int i)
     pare_columns columns;
     bool ok;
     PARE_TRY(pare_columns_read(r->single->node, pare_capture_shape(s->flow, 2 * i), &columns, &ok));
-    PARE_TRY(pare_observer_new(s->ctx, &r->observer, &columns, 1, false, 1));
+    PARE_TRY(pare_observer_new(s->ctx, &r->observer, &columns, 1, false, &s->share, 1));
     spread *t = &p->spread[i];
     *t = (spread){.channels = columns.groups * columns.outputs};
     t->inner = columns.convolution ? columns.rows / columns.batch : 1;
-    t->sum = pare_arena_alloc(s->all.arena, 2 * (size_t)t->channels, sizeof *t->sum);
-    if (!t->sum) return PARE_MEMORY;
-    t->square = t->sum + t->channels;
-    return PARE_OK;
+    t->size = pare_shape_count(pare_capture_shape(s->flow, 2 * i + 1));
+    return pare_block_sum_new(s->ctx, &t->sums, &s->share, 2 * (size_t)t->channels);
 }
 
 /* Readers side by side; each adds its runs in their order, but those that trials judge by. */
 static pare_status add_batch(pass *p, const pare_capture_batch *x)
 {
     pare_status status = PARE_OK;
+    const int64_t first = p->s->share.first + x->first;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(p->s->options.threads)
     for (int i = 0; i < p->count; i++) {
         pare_status st = PARE_OK;
         for (int r = 0; r < x->count && st == PARE_OK; r++) {
-            if (!pare_is_held_out(x->first + r))
-                st = pare_observer_add(p->reader[i]->observer, x->first + r,
+            if (!pare_is_held_out(first + r))
+                st = pare_observer_add(p->reader[i]->observer, first + r,
                                        x->value[2 * i] + r * x->size[2 * i], NULL, NULL);
-            add_spread(&p->spread[i], x->value[2 * i + 1] + r * x->size[2 * i + 1],
-                       x->size[2 * i + 1]);
+            if (st == PARE_OK)
+                st = add_spread(&p->spread[i], first + r,
+                                x->value[2 * i + 1] + r * x->size[2 * i + 1]);
         }
         if (st == PARE_OK) continue;
 #pragma omp critical(pare_score_failure)
@@ -164,12 +172,11 @@ static pare_status add_batch(pass *p, const pare_capture_batch *x)
     return status;
 }
 
-static pare_status observe(pass *p)
+static pare_status observe_readers(pass *p)
 {
     scoring *s = p->s;
     const char **names = pare_arena_alloc(s->all.arena, 2 * (size_t)p->count + 1, sizeof *names);
-    p->spread = pare_arena_alloc(s->all.arena, (size_t)p->count + 1, sizeof *p->spread);
-    if (!names || !p->spread) return PARE_MEMORY;
+    if (!names) return PARE_MEMORY;
     for (int i = 0; i < p->count; i++) {
         const pare_prunable *single = p->reader[i]->single;
         names[2 * i] = pare_node_in(single->node, single->part.x)->name;
@@ -183,9 +190,18 @@ static pare_status observe(pass *p)
     }
     for (int i = 0; i < p->count; i++) {
         PARE_TRY(pare_observer_finish(p->reader[i]->observer));
-        p->reader[i]->variance = variance_of(&p->spread[i]);
+        PARE_TRY(variance_of(&p->spread[i], s->share.runs, &p->reader[i]->variance));
     }
     return PARE_OK;
+}
+
+static pare_status observe(pass *p)
+{
+    p->spread = pare_alloc(p->s->ctx, (size_t)p->count, sizeof *p->spread);
+    const pare_status st = p->spread ? observe_readers(p) : PARE_MEMORY;
+    for (int i = 0; p->spread && i < p->count; i++) pare_block_sum_free(p->spread[i].sums);
+    pare_free(p->spread);
+    return st;
 }
 
 /* --- one group --- */
@@ -293,16 +309,11 @@ static pare_status score_group(scoring *s, const pare_dependency_group *g)
 
 /* --- all groups --- */
 
-static double moments_bytes(const reader *r)
-{
-    const pare_columns *c = &r->single->columns;
-    return (double)c->groups * (double)c->columns * (double)c->columns * sizeof(double);
-}
-
 /* The readers of groups first .. last - 1 that are not there yet; last: as many groups as have
  * room. */
 static void gather(const scoring *s, pass *p, int first, int *last)
 {
+    const int ranks = pare_comm_size(s->data->comm);
     double bytes = 0;
     for (*last = first; *last < s->groups->group_count; ++*last) {
         double more = 0;
@@ -313,7 +324,7 @@ static void gather(const scoring *s, pass *p, int first, int *last)
             for (int k = 0; k < count && !have; k++) have = p->reader[k] == r;
             if (have) continue;
             p->reader[count++] = r;
-            more += moments_bytes(r);
+            more += pare_unstructured_moments_bytes(&r->single->columns, ranks);
         }
         if (*last > first && bytes + more > PARE_SCORE_ROOM) return;
         bytes += more;
@@ -362,11 +373,14 @@ pare_status pare_score_from_data(pare_ctx *ctx, double *score, const pare_groups
                              .arena = &arena,
                              .options = &s.options,
                              .facts = &s.facts};
-    pare_capture_options flow = {.samples = data->samples,
-                                 .sample_count = data->sample_count,
-                                 .threads = s.options.threads,
-                                 .device = data->device};
-    pare_status st = pare_capture_new(ctx, &s.flow, groups->model, data->data, &flow);
+    s.options.data = data->data;
+    s.options.samples = data->samples;
+    s.options.sample_count = data->sample_count;
+    s.options.device = data->device;
+    s.options.comm = data->comm;
+    pare_capture_options flow;
+    pare_status st = pare_unstructured_share(&s.all, &s.share, &flow);
+    if (st == PARE_OK) st = pare_capture_new(ctx, &s.flow, groups->model, data->data, &flow);
     if (st == PARE_OK) st = run(&s);
     pare_capture_free(s.flow);
     pare_trial_free(s.trial);

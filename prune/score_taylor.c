@@ -5,6 +5,8 @@
    over runs of that sum's absolute value; signs cancel inside a run, not between runs. */
 #include "prune/score.h"
 
+#include "calib/share.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -74,8 +76,9 @@ static pare_status read_weights(taylor *t)
 
 static double itself(double x) { return x; }
 
-static void add_run(const taylor *t, double *score, const float *const *gradient)
+static void add_run(const void *user, double *score, const float *const *gradient)
 {
+    const taylor *t = user;
     const pare_groups *groups = t->groups;
     memset(t->run, 0, (size_t)groups->coupled_count * sizeof *t->run);
     for (int i = 0; i < t->reader_count; i++) {
@@ -94,23 +97,38 @@ static void add_run(const taylor *t, double *score, const float *const *gradient
     for (int c = 0; c < groups->coupled_count; c++) score[c] += fabs(t->run[c]);
 }
 
-static pare_status add_runs(const taylor *t, double *score, pare_data *data,
-                            const pare_gradients_options *given)
+/* What a run adds to `count` sums; of: its gradients. */
+typedef void (*add_fn)(const void *user, double *sums, const float *const *of);
+
+/* The means over all runs of all ranks, to out (count). options: of all samples. */
+static pare_status mean_of_runs(pare_ctx *ctx, double *out, size_t count, const pare_model *model,
+                                pare_data *data, const pare_gradients_options *options, add_fn add,
+                                const void *user)
 {
-    pare_gradients_options options = *given;
-    pare_gradients *gradients;
+    pare_gradients_options own = *options;
+    pare_run_share share;
+    pare_gradients *gradients = NULL;
+    pare_block_sum *sums = NULL;
     pare_gradients_batch batch = {.count = 1};
-    options.by = t->names;
-    options.by_count = t->count;
-    PARE_TRY(pare_gradients_new(t->ctx, &gradients, t->groups->model, data, &options));
-    pare_status st = PARE_OK;
+    double *all = NULL;
+    PARE_TRY(pare_run_share_open(ctx, &share, options->comm, model, data, options->samples,
+                                 options->sample_count));
+    own.samples = share.samples;
+    own.sample_count = share.sample_count;
+    own.comm = share.comm;
+    pare_status st = pare_block_sum_new(ctx, &sums, &share, count);
+    if (st == PARE_OK) st = pare_gradients_new(ctx, &gradients, model, data, &own);
     while (st == PARE_OK && batch.count) {
         st = pare_gradients_next(gradients, &batch);
-        for (int r = 0; st == PARE_OK && r < batch.count; r++) add_run(t, score, batch.of[r]);
+        for (int r = 0; st == PARE_OK && r < batch.count; r++) {
+            st = pare_block_sum_at(sums, share.first + batch.first + r, &all);
+            if (st == PARE_OK) add(user, all, batch.of[r]);
+        }
     }
-    for (int c = 0; c < t->groups->coupled_count; c++)
-        score[c] /= (double)pare_gradients_runs(gradients);
+    if (st == PARE_OK) st = pare_block_sum_end(sums, &all);
+    for (size_t i = 0; st == PARE_OK && i < count; i++) out[i] = all[i] / (double)share.runs;
     pare_gradients_free(gradients);
+    pare_block_sum_free(sums);
     return st;
 }
 
@@ -118,10 +136,14 @@ pare_status pare_score_from_gradients(pare_ctx *ctx, double *score, const pare_g
                                       pare_data *data, const pare_gradients_options *options)
 {
     taylor t = {.ctx = ctx, .groups = groups};
-    memset(score, 0, (size_t)groups->coupled_count * sizeof *score);
+    pare_gradients_options own = *options;
     pare_status st = list_readers(&t);
     if (st == PARE_OK) st = read_weights(&t);
-    if (st == PARE_OK) st = add_runs(&t, score, data, options);
+    own.by = t.names;
+    own.by_count = t.count;
+    if (st == PARE_OK)
+        st = mean_of_runs(ctx, score, (size_t)groups->coupled_count, groups->model, data, &own,
+                          add_run, &t);
     for (int i = 0; t.weight && i < t.count; i++) pare_free(t.weight[i]);
     pare_free(t.names);
     pare_free(t.tensor);
@@ -135,42 +157,40 @@ pare_status pare_score_from_gradients(pare_ctx *ctx, double *score, const pare_g
 
 /* --- single weights --- */
 
-static void add_elements(double *score, const float *gradient, const float *weight, int64_t count)
+/* The constants to score, their sums one after the other. */
+typedef struct constants {
+    float **weight; /* (count) their numbers */
+    int64_t *size;
+    int count;
+    size_t numbers; /* of all */
+} constants;
+
+static void add_elements(const void *user, double *sums, const float *const *gradient)
 {
-    for (int64_t i = 0; i < count; i++) score[i] += fabs((double)gradient[i] * (double)weight[i]);
+    const constants *c = user;
+    for (int k = 0; k < c->count; sums += c->size[k++])
+        for (int64_t i = 0; gradient[k] && i < c->size[k]; i++)
+            sums[i] += fabs((double)gradient[k][i] * (double)c->weight[k][i]);
 }
 
-static pare_status add_weight_runs(pare_gradients *gradients, double *const *score,
-                                   float *const *weight, const int64_t *size, int count)
-{
-    const double runs = (double)pare_gradients_runs(gradients);
-    pare_gradients_batch batch = {.count = 1};
-    while (batch.count) {
-        PARE_TRY(pare_gradients_next(gradients, &batch));
-        for (int r = 0; r < batch.count; r++)
-            for (int k = 0; k < count; k++)
-                if (batch.of[r][k]) add_elements(score[k], batch.of[r][k], weight[k], size[k]);
-    }
-    for (int k = 0; k < count; k++)
-        for (int64_t i = 0; i < size[k]; i++) score[k][i] /= runs;
-    return PARE_OK;
-}
-
-/* The numbers of the constants `by`, and zeroed scores. */
 static pare_status read_constants(pare_ctx *ctx, const pare_model *model,
-                                  const pare_gradients_options *o, float **weight, int64_t *size,
-                                  double *const *score)
+                                  const pare_gradients_options *o, constants *out)
 {
+    const size_t count = (size_t)o->by_count + 1;
+    out->weight = pare_alloc(ctx, count, sizeof *out->weight);
+    out->size = pare_alloc(ctx, count, sizeof *out->size);
+    if (!out->weight || !out->size) return PARE_MEMORY;
     for (int k = 0; k < o->by_count; k++) {
         const pare_value *v = pare_graph_find_own(model->graph, o->by[k]);
         if (!v || !v->data)
             return PARE_FAIL(ctx, INPUT, "%s: there is no constant '%s' to score", model->path,
                              o->by[k]);
-        size[k] = v->data->count;
-        weight[k] = pare_alloc(ctx, (size_t)size[k], sizeof **weight);
-        if (!weight[k]) return PARE_MEMORY;
-        pare_score_read(weight[k], v->data, 0, size[k]);
-        memset(score[k], 0, (size_t)size[k] * sizeof **score);
+        out->size[k] = v->data->count;
+        out->numbers += (size_t)v->data->count;
+        out->weight[k] = pare_alloc(ctx, (size_t)v->data->count, sizeof **out->weight);
+        out->count = k + 1;
+        if (!out->weight[k]) return PARE_MEMORY;
+        pare_score_read(out->weight[k], v->data, 0, v->data->count);
     }
     return PARE_OK;
 }
@@ -179,17 +199,19 @@ pare_status pare_score_weights_from_gradients(pare_ctx *ctx, double *const *scor
                                               const pare_model *model, pare_data *data,
                                               const pare_gradients_options *options)
 {
-    const size_t count = (size_t)options->by_count + 1;
-    float **weight = pare_alloc(ctx, count, sizeof *weight);
-    int64_t *size = pare_alloc(ctx, count, sizeof *size);
-    pare_gradients *gradients = NULL;
-    pare_status st = weight && size ? PARE_OK : PARE_MEMORY;
-    if (st == PARE_OK) st = read_constants(ctx, model, options, weight, size, score);
-    if (st == PARE_OK) st = pare_gradients_new(ctx, &gradients, model, data, options);
-    if (st == PARE_OK) st = add_weight_runs(gradients, score, weight, size, options->by_count);
-    pare_gradients_free(gradients);
-    for (int k = 0; weight && k < options->by_count; k++) pare_free(weight[k]);
-    pare_free(weight);
-    pare_free(size);
+    constants c = {0};
+    double *means = NULL;
+    pare_status st = read_constants(ctx, model, options, &c);
+    if (st == PARE_OK) means = pare_alloc(ctx, c.numbers, sizeof *means);
+    if (st == PARE_OK && !means) st = PARE_MEMORY;
+    if (st == PARE_OK)
+        st = mean_of_runs(ctx, means, c.numbers, model, data, options, add_elements, &c);
+    const double *from = means;
+    for (int k = 0; st == PARE_OK && k < c.count; from += c.size[k++])
+        memcpy(score[k], from, (size_t)c.size[k] * sizeof *from);
+    for (int k = 0; k < c.count; k++) pare_free(c.weight[k]);
+    pare_free(means);
+    pare_free(c.weight);
+    pare_free(c.size);
     return st;
 }

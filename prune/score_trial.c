@@ -12,13 +12,15 @@ struct pare_trial {
     pare_ctx *ctx;
     const pare_model *model;
     pare_model *copy;
+    pare_run_share share; /* of its runs */
     pare_capture *flow;
     int64_t *samples;
     const char **name; /* of the f32 outputs */
     int count;
     int64_t *size;        /* of a run */
-    float **dense;        /* (runs, size): what the model computes */
-    double *spread;       /* of each output: squares around its means over the runs */
+    float **dense;        /* (runs of this rank, size): what the model computes */
+    double *spread;       /* of each output: squares around its means over all runs */
+    double *error;        /* (outputs, all runs): scratch, squares of a run */
     pare_value **changed; /* of the copy */
     size_t changed_count, changed_capacity;
 };
@@ -30,6 +32,7 @@ void pare_trial_free(pare_trial *t)
     pare_free(t->dense);
     pare_free(t->size);
     pare_free(t->spread);
+    pare_free(t->error);
     pare_free(t->name);
     pare_free(t->changed);
     pare_capture_free(t->flow);
@@ -52,25 +55,72 @@ static pare_status find_outputs(pare_trial *t)
     return PARE_OK;
 }
 
-/* Squares around the mean over runs, element by element. */
-static double spread_of(const float *x, int64_t runs, int64_t size)
+/* All ranks get the squares of all runs. */
+static pare_status join_errors(pare_trial *t)
+{
+    return pare_run_share_join(&t->share, t->error, t->count * t->share.runs);
+}
+
+static double *error_at(const pare_trial *t, int k, int64_t run)
+{
+    return &t->error[k * t->share.runs + t->share.first + run];
+}
+
+/* Over all runs, in their order. */
+static double error_of(const pare_trial *t, int k)
+{
+    double sum = 0;
+    for (int64_t r = 0; r < t->share.runs; r++) sum += t->error[k * t->share.runs + r];
+    return sum;
+}
+
+static void clear_errors(const pare_trial *t)
+{
+    memset(t->error, 0, (size_t)(t->count * t->share.runs) * sizeof *t->error);
+}
+
+static double squares(const float *x, const double *mean, double runs, int64_t size)
 {
     double sum = 0;
     for (int64_t i = 0; i < size; i++) {
-        double mean = 0;
-        for (int64_t r = 0; r < runs; r++) mean += (double)x[r * size + i];
-        mean /= (double)runs;
-        for (int64_t r = 0; r < runs; r++) {
-            double d = (double)x[r * size + i] - mean;
-            sum += d * d;
-        }
+        const double d = (double)x[i] - mean[i] / runs;
+        sum += d * d;
     }
     return sum;
 }
 
+/* Squares around the means over all runs, of this rank's. */
+static pare_status find_spread(pare_trial *t, int k)
+{
+    const int64_t size = t->size[k];
+    pare_block_sum *means;
+    double *sum;
+    PARE_TRY(pare_block_sum_new(t->ctx, &means, &t->share, (size_t)size));
+    pare_status st = PARE_OK;
+    for (int64_t r = 0; st == PARE_OK && r < t->share.count; r++) {
+        st = pare_block_sum_at(means, t->share.first + r, &sum);
+        for (int64_t i = 0; st == PARE_OK && i < size; i++)
+            sum[i] += (double)t->dense[k][r * size + i];
+    }
+    if (st == PARE_OK) st = pare_block_sum_end(means, &sum);
+    for (int64_t r = 0; st == PARE_OK && r < t->share.count; r++)
+        *error_at(t, k, r) = squares(t->dense[k] + r * size, sum, (double)t->share.runs, size);
+    pare_block_sum_free(means);
+    return st;
+}
+
+static pare_status find_spreads(pare_trial *t)
+{
+    clear_errors(t);
+    for (int k = 0; k < t->count; k++) PARE_TRY(find_spread(t, k));
+    PARE_TRY(join_errors(t));
+    for (int k = 0; k < t->count; k++) t->spread[k] = error_of(t, k);
+    return PARE_OK;
+}
+
 static pare_status run_dense(pare_trial *t)
 {
-    const int64_t runs = pare_capture_runs(t->flow);
+    const int64_t runs = t->share.count;
     PARE_TRY(pare_capture_begin(t->flow, t->name, NULL, t->count));
     for (int k = 0; k < t->count; k++) {
         t->size[k] = pare_shape_count(pare_capture_shape(t->flow, k));
@@ -83,8 +133,7 @@ static pare_status run_dense(pare_trial *t)
             memcpy(t->dense[k] + x.first * t->size[k], x.value[k],
                    (size_t)x.count * (size_t)t->size[k] * sizeof(float));
     }
-    for (int k = 0; k < t->count; k++) t->spread[k] = spread_of(t->dense[k], runs, t->size[k]);
-    return PARE_OK;
+    return find_spreads(t);
 }
 
 /* Leaves the outputs whose shape only a run knows out: another shape is no error of a size. */
@@ -128,11 +177,16 @@ static pare_status open(pare_trial *t, const pare_score_data *data)
     PARE_TRY(find_outputs(t));
     if (!t->count) return PARE_OK;
     PARE_TRY(choose_samples(t, data, &n));
-    pare_capture_options options = {.samples = t->samples,
-                                    .sample_count = n,
+    PARE_TRY(
+        pare_run_share_open(t->ctx, &t->share, data->comm, t->model, data->data, t->samples, n));
+    t->error = pare_alloc(t->ctx, (size_t)(t->count * t->share.runs), sizeof *t->error);
+    if (!t->error) return PARE_MEMORY;
+    pare_capture_options options = {.samples = t->share.samples,
+                                    .sample_count = t->share.sample_count,
                                     .threads = data->threads,
                                     .device = data->device,
-                                    .room = PARE_KEEP_ROOM};
+                                    .room = PARE_KEEP_ROOM,
+                                    .comm = t->share.comm};
     PARE_TRY(pare_model_clone(t->ctx, &t->copy, t->model));
     PARE_TRY(pare_capture_new(t->ctx, &t->flow, t->copy, data->data, &options));
     pare_status st = run_dense(t);
@@ -290,21 +344,31 @@ pare_status pare_trial_reset(pare_trial *t)
 
 /* --- the outputs --- */
 
+static double difference(const float *a, const float *b, int64_t size)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < size; i++) {
+        const double d = (double)a[i] - (double)b[i];
+        sum += d * d;
+    }
+    return sum;
+}
+
 pare_status pare_trial_run(pare_trial *t, double *damage)
 {
     *damage = 0;
+    clear_errors(t);
     PARE_TRY(pare_capture_begin(t->flow, t->name, NULL, t->count));
     for (pare_capture_batch x = {.count = 1}; x.count;) {
         PARE_TRY(pare_capture_next(t->flow, &x));
-        for (int k = 0; k < t->count && x.count; k++) {
-            const float *was = t->dense[k] + x.first * t->size[k];
-            double sum = 0;
-            for (int64_t i = 0; i < x.count * t->size[k]; i++) {
-                double d = (double)x.value[k][i] - (double)was[i];
-                sum += d * d;
-            }
-            if (t->spread[k] > 0) *damage += sum / t->spread[k];
-        }
+        for (int k = 0; k < t->count; k++)
+            for (int64_t r = 0; r < x.count; r++)
+                *error_at(t, k, x.first + r) =
+                    difference(x.value[k] + r * t->size[k],
+                               t->dense[k] + (x.first + r) * t->size[k], t->size[k]);
     }
+    PARE_TRY(join_errors(t));
+    for (int k = 0; k < t->count; k++)
+        if (t->spread[k] > 0) *damage += error_of(t, k) / t->spread[k];
     return PARE_OK;
 }

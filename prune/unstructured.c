@@ -122,7 +122,8 @@ pare_status pare_weight_score_taylor(pare_prunables *all, pare_unstructured_scor
                                       .by_count = count,
                                       .samples = o->samples,
                                       .sample_count = o->sample_count,
-                                      .threads = o->threads};
+                                      .threads = o->threads,
+                                      .comm = o->comm};
     PARE_TRY(pare_score_weights_from_gradients(all->ctx, score, all->model, o->data, &options));
     for (int i = 0, k = 0; i < all->count; i++)
         if (!all->item[i].dense) list[i] = score[k++];

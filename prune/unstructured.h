@@ -145,8 +145,15 @@ bool pare_unstructured_is_fitted(const pare_prunable *s);
 /* Called with the inputs' moments (one set, no targets) of each such layer, in order. */
 typedef pare_status (*pare_unstructured_visit)(void *user, int layer,
                                                const pare_observer *observer);
-/* The hash of what a flow read into the facts; flow may be NULL. */
-void pare_unstructured_note_data(pare_prunables *all, const pare_capture *flow);
+/* This rank's part of the samples, and a flow's options for it. */
+PARE_NODISCARD pare_status pare_unstructured_share(pare_prunables *all, pare_run_share *share,
+                                                   pare_capture_options *flow);
+/* Bytes of a layer's moments of one set, without targets, while they are summed. */
+double pare_unstructured_moments_bytes(const pare_columns *columns, int ranks);
+/* The hash of what the flows of all ranks read into the facts. */
+PARE_NODISCARD pare_status pare_unstructured_note_data(pare_prunables *all,
+                                                       const pare_run_share *share,
+                                                       const pare_capture *flow);
 PARE_NODISCARD pare_status pare_prunables_moments(pare_prunables *all,
                                                   pare_unstructured_visit visit, void *user);
 

@@ -54,7 +54,8 @@ void pare_unstructured_end_find(const pare_prunable *s, pare_unstructured_end *o
 
 typedef struct walk {
     pare_prunables *all;
-    pare_model *dense; /* as it was */
+    pare_model *dense;    /* as it was */
+    pare_run_share share; /* of the runs */
     pare_capture *before, *now;
     pare_unstructured_end *end; /* (count) */
     const char **needed;        /* scratch: (2 count) */
@@ -108,14 +109,15 @@ static pare_status observe(walk *w, int i, pare_observer **out)
     PARE_TRY(pare_capture_begin(w->now, now, keep, end->skip ? 2 : 1));
     pare_columns columns;
     PARE_TRY(pare_columns_read(s->node, pare_capture_shape(w->now, 0), &columns, &ok));
-    PARE_TRY(pare_observer_new(w->all->ctx, out, &columns, 2, true, w->all->options->threads));
+    PARE_TRY(pare_observer_new(w->all->ctx, out, &columns, 2, true, &w->share,
+                               w->all->options->threads));
     for (;;) {
         pare_capture_batch x, t;
         PARE_TRY(pare_capture_next(w->before, &t));
         PARE_TRY(pare_capture_next(w->now, &x));
         for (int r = 0; r < x.count; r++)
-            PARE_TRY(pare_observer_add(*out, x.first + r, x.value[0] + r * x.size[0],
-                                       t.value[0] + r * t.size[0],
+            PARE_TRY(pare_observer_add(*out, w->share.first + x.first + r,
+                                       x.value[0] + r * x.size[0], t.value[0] + r * t.size[0],
                                        end->skip ? x.value[1] + r * x.size[1] : NULL));
         if (!x.count) return pare_observer_finish(*out);
     }
@@ -227,12 +229,10 @@ static pare_status walk_all(walk *w, const int64_t *want)
 pare_status pare_prunables_refit(pare_prunables *all, const int64_t *want)
 {
     const pare_unstructured_options *o = all->options;
-    pare_capture_options options = {.samples = o->samples,
-                                    .sample_count = o->sample_count,
-                                    .threads = o->threads,
-                                    .device = o->device,
-                                    .room = PARE_KEEP_ROOM};
+    pare_capture_options options;
     walk w = {.all = all};
+    PARE_TRY(pare_unstructured_share(all, &w.share, &options));
+    options.room = PARE_KEEP_ROOM;
     w.end = pare_arena_alloc(all->arena, (size_t)all->count, sizeof *w.end);
     w.needed = pare_arena_alloc(all->arena, 2 * (size_t)all->count, sizeof *w.needed);
     if (!w.end || !w.needed) return PARE_MEMORY;
@@ -243,7 +243,7 @@ pare_status pare_prunables_refit(pare_prunables *all, const int64_t *want)
     if (st == PARE_OK) st = pare_capture_new(all->ctx, &w.before, w.dense, o->data, &options);
     if (st == PARE_OK) st = pare_capture_new(all->ctx, &w.now, all->model, o->data, &options);
     if (st == PARE_OK) st = walk_all(&w, want);
-    pare_unstructured_note_data(all, w.before);
+    if (st == PARE_OK) st = pare_unstructured_note_data(all, &w.share, w.before);
     pare_capture_free(w.before);
     pare_capture_free(w.now);
     pare_model_free(w.dense);

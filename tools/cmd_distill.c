@@ -121,9 +121,7 @@ static pare_status check(pare_tool *tool, const void *options)
         return PARE_FAIL(tool->ctx, USAGE,
                          "distill: --tensorboard and --parallel pipeline exclude each other: no "
                          "process has all tensors that its histograms are made of");
-    if (o->parallel && !tool->comm)
-        pare_log(tool->ctx, PARE_LOG_WARNING,
-                 "one process was started: the models are not cut (mpirun -n N pare distill ...)");
+    if (o->parallel) pare_parallel_begin(tool);
     if (o->epochs > 0 && o->steps)
         return PARE_FAIL(tool->ctx, USAGE, "distill: --epochs and --steps exclude each other");
     return PARE_OK;
@@ -289,6 +287,14 @@ static pare_status report(job *j)
     return PARE_OK;
 }
 
+/* An interrupted training wrote its best so far, and is short of what was asked. */
+static pare_status say_end(const job *j)
+{
+    if (j->result.end != PARE_DISTILL_INTERRUPTED) return PARE_OK;
+    return PARE_FAIL(j->tool->ctx, MISSED, "%s: interrupted: it holds the best of %lld step%s",
+                     j->o->output, (long long)j->result.steps, j->result.steps == 1 ? "" : "s");
+}
+
 /* An interruption before the first step: there is nothing to write. */
 static pare_status log_untrained(job *j, pare_status st)
 {
@@ -359,7 +365,8 @@ static pare_status train(job *j)
         j->tool->ctx->interrupted = NULL; /* heard: what is left is to write the best */
     PARE_TRY(pare_distill_log_close(&j->log));
     PARE_TRY(write_or_log(j));
-    return report(j);
+    PARE_TRY(report(j));
+    return say_end(j);
 }
 
 static pare_status run(pare_tool *tool, const void *options)
@@ -388,7 +395,8 @@ const pare_command pare_command_distill = {
         "Trains the weights of any float ONNX model on any inputs: what comes out is the\n"
         "student's file with other weights. Zeros of pruned weights stay. The weights that\n"
         "are best on held-out samples are the result; Ctrl-C ends the training and writes\n"
-        "the best so far, before the first step nothing. Same options, same bytes, whatever\n"
+        "the best so far (exit status 3), before the first step nothing (1). Same options, same "
+        "bytes, whatever\n"
         "--threads, and whatever the number of processes that mpirun starts. With --checkpoint\n"
         "a training that was stopped or killed continues by the same command with --resume, to\n"
         "the same bytes.",

@@ -177,9 +177,17 @@ static pare_status check_report(pare_tool *tool, const pare_prune_options *o)
                      o->report);
 }
 
+/* Processes share what is done with samples, and that alone. */
+static pare_status check_ranks(pare_tool *tool)
+{
+    static const char *const of_one[] = {"latency", "advise", "distill", "report", NULL};
+    return tool->comm ? pare_refuse_options(tool, "with several processes", of_one) : PARE_OK;
+}
+
 static pare_status check(pare_tool *tool, const void *options)
 {
     const pare_prune_options *o = options;
+    PARE_TRY(check_ranks(tool));
     if (!o->advise) PARE_TRY(pare_need_option(tool, o->output, "-o OUT", "the model to write"));
     PARE_TRY(check_target(tool, o));
     PARE_TRY(check_report(tool, o));
@@ -202,9 +210,11 @@ static pare_status run(pare_tool *tool, const void *options)
     const pare_prune_options *o = options;
     PARE_TRY(check(tool, o));
     if (o->cache) pare_make_cache(tool->ctx, o->cache);
-    PARE_TRY(o->sparsity >= 0 || o->nm ? pare_prune_weights(tool, o)
-                                       : pare_prune_structured(tool, o));
-    return note_device(tool);
+    const pare_status st =
+        o->sparsity >= 0 || o->nm ? pare_prune_weights(tool, o) : pare_prune_structured(tool, o);
+    if (st != PARE_OK && st != PARE_MISSED) return st;
+    PARE_TRY(note_device(tool));
+    return st;
 }
 
 const pare_command pare_command_prune = {
@@ -222,12 +232,14 @@ const pare_command pare_command_prune = {
         "epochs after the last one. Its list takes terms of the loss and KEY=VALUE: epochs,\n"
         "and lr, schedule, warmup, optimizer, momentum, decay, clip, ema, batch, accumulate,\n"
         "bn, bn-estimate and augment (words joined by +) as 'pare distill --help' has them.\n"
-        "Ctrl-C in the last step writes the best so far, before it nothing. With --checkpoint,\n"
+        "Ctrl-C in the last step writes the best so far (exit status 3), before it nothing. With "
+        "--checkpoint,\n"
         "what was stopped or killed continues by the same command with --resume, to the same\n"
-        "bytes.",
+        "bytes. Processes that mpirun starts share the samples; the bytes are those of one.",
     .example = "pare prune resnet.onnx -o resnet.half.onnx --macs 0.5 --data data/train.h5",
     .options = table,
     .size = sizeof(pare_prune_options),
+    .ranks = true,
     .defaults = &defaults,
     .check = check,
     .run = run,

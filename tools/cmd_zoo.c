@@ -123,7 +123,8 @@ static pare_status make_plan(job *j)
                                      .cache = j->o->cache,
                                      .append = j->o->append,
                                      .device = j->o->common.device,
-                                     .threads = j->threads};
+                                     .threads = j->threads,
+                                     .batch = j->o->task >= 0};
     if (!options.cache) options.cache = pare_arena_printf(arena, "%s/cache", j->o->output);
     if (!options.cache) return PARE_MEMORY;
     PARE_TRY(pare_zoo_read(arena, &j->zoo, j->tool->arg[0]));
@@ -353,7 +354,10 @@ const pare_command pare_command_zoo = {
     .detail =
         "ZOO.yaml names models, variants (chains of prune, distill and quantize), data,\n"
         "limits and goals; samples: N (of test), latency: false, any_accuracy: true and\n"
-        "slurm: [WORD of sbatch] are further keys. Each step runs in a process of its own;\n"
+        "slurm: [WORD of sbatch] are further keys. A variant with ranks: 4 has distill, prune\n"
+        "and a validation without latency done by mpirun -n 4; gpus: N (of a node) and nodes: N\n"
+        "are what --slurm asks for, launcher: 'srun --mpi=pmix' starts the ranks there. Each step "
+        "runs in a process of its own;\n"
         "one that fails, hangs or eats memory ends its task and no other, and is listed with\n"
         "the command that repeats it. A run that is killed continues with --resume and repeats\n"
         "nothing that was done. Exit status 1 where a task was not done; a goal that is\n"

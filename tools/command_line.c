@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A signal handler can reach nothing else. */
 static volatile int interrupted;
@@ -58,6 +59,19 @@ static void on_log(void *user, pare_log_level level, const char *line)
     bool wanted = level == PARE_LOG_WARNING || common->verbose;
     if (wanted && !common->quiet)
         pare_print_line(level == PARE_LOG_WARNING ? "warning: " : "", line);
+}
+
+/* The files that the command wrote stay where its facts cannot be written: the message says so. */
+static pare_status say_written(const pare_tool *tool, const void *options, pare_status st)
+{
+    char *message = tool->ctx->message;
+    for (const pare_option *o = tool->command->options; st != PARE_OK && o && o->name; o++) {
+        const char *const *path = (const void *)((const char *)options + o->offset);
+        const size_t n = strlen(message);
+        if (o->kind != PARE_OPTION_OUTPUT || !*path || access(*path, F_OK)) continue;
+        snprintf(message + n, sizeof tool->ctx->message - n, "; %s is written", *path);
+    }
+    return st;
 }
 
 static pare_status write_facts(pare_tool *tool, const void *options)
@@ -124,7 +138,7 @@ static pare_status run_command(pare_tool *tool, const void *options)
     if (st != PARE_OK && st != PARE_MISSED && !tool->found) return st;
     if (!pare_tool_leads(tool)) return st;
     PARE_TRY(flush_output(tool->ctx));
-    PARE_TRY(write_facts(tool, options));
+    PARE_TRY(say_written(tool, options, write_facts(tool, options)));
     return st;
 }
 
@@ -211,6 +225,7 @@ pare_status pare_tool_open_device(pare_tool *tool)
                                 common->gpus ? common->gpus : name);
     const char *found = tool->device ? tool->device->name : "cpu";
     PARE_TRY(pare_comm_same(tool->comm, "device", found, strlen(found)));
+    if (tool->device && tool->comm) return pare_ranks_log_device(tool, name);
     if (tool->device) pare_log(tool->ctx, PARE_LOG_INFO, "on %s", tool->device->name);
     return PARE_OK;
 }

@@ -41,6 +41,14 @@ static pare_status parse_gpus(pare_ctx *ctx, const char *text, int *gpu, int *co
     return PARE_OK;
 }
 
+void pare_ranks_environment(void)
+{
+    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+}
+
 /* mpirun takes this process's place; it starts this program with the same words. */
 static pare_status become_mpirun(pare_tool *tool, int gpus, char *const *words, int count)
 {
@@ -58,11 +66,7 @@ static pare_status become_mpirun(pare_tool *tool, int gpus, char *const *words, 
     for (int i = 0; i < count; i++) argument[n++] = words[i];
     for (int i = 0; i < 3; i++)
         if (!argument[i]) return PARE_MEMORY;
-    /* Open MPI's words: ranks share all cores, and a container's only user may start them */
-    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    pare_ranks_environment();
     execvp("mpirun", argument);
     return PARE_FAIL(tool->ctx, UNSUPPORTED,
                      "--gpus %s: mpirun cannot be started: %s; install MPI (openmpi-bin)",
@@ -85,6 +89,33 @@ static pare_status check_gpus(pare_tool *tool, const pare_common *common, char *
 
 /* --- ranks --- */
 
+/* The word that differs first, of two lists of words that each end in a newline. */
+static pare_status say_word(pare_ctx *ctx, const char *mine, const char *first)
+{
+    size_t at = 0;
+    for (size_t i = 0; mine[i] && mine[i] == first[i]; i++)
+        if (mine[i] == '\n') at = i + 1;
+    const char *own = mine + at, *other = first + at;
+    const int own_size = (int)strcspn(own, "\n"), other_size = (int)strcspn(other, "\n");
+    return PARE_FAIL(ctx, INPUT,
+                     "has another command line than rank 0; all ranks need the same: %s%.*s%s "
+                     "where rank 0 has %s%.*s%s",
+                     *own ? "'" : "the end", own_size, own, *own ? "'" : "",
+                     *other ? "'" : "the end", other_size, other, *other ? "'" : "");
+}
+
+static pare_status check_words(pare_tool *tool, const char *line)
+{
+    size_t size = strlen(line) + 1;
+    PARE_TRY(pare_comm_broadcast(tool->comm, &size, sizeof size, 0));
+    char *first = pare_arena_alloc(&tool->arena, size, 1);
+    PARE_TRY(pare_comm_settle(tool->comm, first ? PARE_OK : PARE_MEMORY));
+    if (!pare_comm_rank(tool->comm)) memcpy(first, line, size);
+    PARE_TRY(pare_comm_broadcast(tool->comm, first, size, 0));
+    return pare_comm_settle(tool->comm,
+                            strcmp(line, first) ? say_word(tool->ctx, line, first) : PARE_OK);
+}
+
 /* Ranks give the same bytes where they run the same words with the same kernels. */
 static pare_status check_ranks(pare_tool *tool, char *const *words, int count)
 {
@@ -98,7 +129,7 @@ static pare_status check_ranks(pare_tool *tool, char *const *words, int count)
     kernels = pare_arena_printf(&tool->arena, "%s %s %s", PARE_VERSION, pare_kernels_id,
                                 pare_cpu_isa_name());
     if (!line || !kernels) return PARE_MEMORY;
-    PARE_TRY(pare_comm_same(tool->comm, "command line", line, strlen(line)));
+    PARE_TRY(check_words(tool, line));
     return pare_comm_same(tool->comm, "build of pare, or instruction set,", kernels,
                           strlen(kernels));
 }
@@ -137,4 +168,24 @@ pare_status pare_ranks_device(const pare_tool *tool, const char *name, char *tex
     snprintf(text, size, "cuda:%d", at);
     *out = text;
     return PARE_OK;
+}
+
+pare_status pare_ranks_log_device(const pare_tool *tool, const char *name)
+{
+    typedef struct place {
+        char host[64], name[32], device[256];
+    } place;
+    const int size = pare_comm_size(tool->comm);
+    const bool leads = pare_tool_leads(tool);
+    place mine = {0}, *all = leads ? pare_alloc(tool->ctx, (size_t)size, sizeof *all) : NULL;
+    (void)gethostname(mine.host, sizeof mine.host - 1);
+    snprintf(mine.name, sizeof mine.name, "%s", name);
+    snprintf(mine.device, sizeof mine.device, "%s", tool->device->name);
+    pare_status st = pare_comm_settle(tool->comm, all || !leads ? PARE_OK : PARE_MEMORY);
+    if (st == PARE_OK) st = pare_comm_gather(tool->comm, &mine, sizeof mine, all);
+    for (int i = 0; st == PARE_OK && leads && i < size; i++)
+        pare_log(tool->ctx, PARE_LOG_INFO, "rank %d (%s): on %s, %s", i, all[i].host, all[i].name,
+                 all[i].device);
+    pare_free(all);
+    return st;
 }

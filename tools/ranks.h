@@ -20,8 +20,15 @@ PARE_NODISCARD pare_status pare_ranks_begin(pare_tool *tool, const pare_common *
 /* Silences all but rank 0 and gives each its part of the cores. */
 void pare_ranks_set(const pare_tool *tool, pare_common *common);
 
+/* Tells mpirun, which will be started, that ranks share all cores, that there may be more of them
+   than cores, and that a container's only user may start them. What the user says of it stays. */
+void pare_ranks_environment(void);
+
 /* The device's name for this rank: the machine's GPUs in turn, or those of --gpus; else `name`
    itself. text: at least 32 bytes. */
 PARE_NODISCARD pare_status pare_ranks_device(const pare_tool *tool, const char *name, char *text,
                                              size_t size, const char **out);
+
+/* Logs, in rank 0, where each rank computes: "rank 1 (host): on cuda:1, NVIDIA H100". */
+PARE_NODISCARD pare_status pare_ranks_log_device(const pare_tool *tool, const char *name);
 #endif

@@ -88,13 +88,19 @@ static bool is_manner(const char *name)
     return false;
 }
 
+/* What ranks have of their machine's cores is no option: the recipe is for any number of them. */
+static bool is_share(const pare_tool *tool, const char *name)
+{
+    return tool->comm && !strcmp(name, "threads") && !pare_is_given(tool, name);
+}
+
 /* Options that were given, and those that were not with what they stand for: some are refused where
    they do nothing, so that a recipe gives no more than was given. */
 static pare_status add_options(pare_tool *tool, const pare_option *table, const void *options,
                                json_t *given, json_t *defaults, json_t *wrote)
 {
     for (const pare_option *o = table; o && o->name; o++) {
-        json_t *value = is_manner(o->name) ? NULL : value_of(o, options);
+        json_t *value = is_manner(o->name) || is_share(tool, o->name) ? NULL : value_of(o, options);
         if (!value || json_is_false(value)) continue;
         json_object_set_new(pare_is_given(tool, o->name) ? given : defaults, o->name, value);
         const char *path = json_string_value(value);

@@ -77,7 +77,7 @@ pare_status pare_quant_observe(pare_ctx *ctx, const pare_quant_flows *f, const p
     PARE_TRY(pare_columns_read(node, pare_capture_shape(f->now, 0), columns, ok));
     if (!*ok) return PARE_OK;
     if (!strcmp(x, t)) columns->outputs = columns->columns;
-    PARE_TRY(pare_observer_new(ctx, out, columns, 1, true, f->threads));
+    PARE_TRY(pare_observer_new(ctx, out, columns, 1, true, NULL, f->threads));
     return add_runs(f, *out);
 }
 

@@ -59,6 +59,15 @@ pare_status pare_comm_checked(pare_comm *c, pare_status st)
 
 /* --- failures --- */
 
+/* Takes the alarms that were raised for this rank; own: it raised one, too. */
+static pare_status clear_alarms(pare_comm *c, bool own)
+{
+    int64_t raised = own;
+    c->heard = false;
+    PARE_TRY(c->transport->allreduce(c->transport, &raised, 1, PARE_COMM_SUM_U64));
+    return c->transport->clear(c->transport, raised - own);
+}
+
 /* Takes the message of the rank that failed. */
 static pare_status adopt(pare_comm *c, int root, pare_status status)
 {
@@ -80,10 +89,36 @@ pare_status pare_comm_settle(pare_comm *c, pare_status status)
 {
     if (!c) return status;
     if (c->failed != PARE_OK) return c->failed;
-    int64_t worst = status == PARE_OK ? 0 : (int64_t)(c->size - c->rank) << 8 | status;
+    if (c->heard) status = PARE_OK; /* it stopped because of the rank whose failure this is */
+    const bool own = status != PARE_OK;
+    int64_t worst = own ? (int64_t)(c->size - c->rank) << 8 | status : 0;
+    if (own) PARE_TRY(pare_comm_checked(c, c->transport->raise(c->transport)));
     PARE_TRY(
         pare_comm_checked(c, c->transport->allreduce(c->transport, &worst, 1, PARE_COMM_MAX_I64)));
-    return worst ? adopt(c, c->size - (int)(worst >> 8), (pare_status)(worst & 0xff)) : PARE_OK;
+    if (!worst) return PARE_OK;
+    PARE_TRY(pare_comm_checked(c, clear_alarms(c, own)));
+    return adopt(c, c->size - (int)(worst >> 8), (pare_status)(worst & 0xff));
+}
+
+pare_status pare_comm_listen(pare_comm *c, pare_ctx *ctx)
+{
+    static const double EVERY = 0.05; /* seconds */
+    if (!c) return PARE_OK;
+    if (c->failed != PARE_OK) return c->failed;
+    const double now = pare_seconds();
+    if (!c->heard && now - c->looked >= EVERY) {
+        c->looked = now;
+        PARE_TRY(pare_comm_checked(c, c->transport->raised(c->transport, &c->heard)));
+    }
+    return c->heard ? PARE_FAIL(ctx, INTERRUPTED, "another rank has failed") : PARE_OK;
+}
+
+void pare_comm_log_heard(const pare_comm *c, int64_t done, int64_t all)
+{
+    if (c && c->heard)
+        pare_log(c->ctx, PARE_LOG_INFO,
+                 "stopped after %lld of %lld samples: another rank has failed", (long long)done,
+                 (long long)all);
 }
 
 pare_status pare_comm_break(pare_comm *c, pare_status status)

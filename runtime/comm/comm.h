@@ -5,7 +5,8 @@
 
    All ranks call the same functions in the same order. Each of them begins by asking whether a rank
    has failed: a rank that fails calls pare_comm_settle with its status, once, and the others have
-   that failure in place of what they asked for. Nothing waits for ever for a rank that gave up. */
+   that failure in place of what they asked for. Nothing waits for ever for a rank that gave up.
+   Between two of them pare_comm_listen hears of it. */
 #ifndef PARE_RUNTIME_COMM_COMM_H
 #define PARE_RUNTIME_COMM_COMM_H
 
@@ -46,6 +47,12 @@ const char *pare_comm_library(const pare_comm *comm);
 /* Gives every rank the status and message of the lowest rank that failed, here or before; PARE_OK
    where none did. A message of another rank than 0 begins with it: "rank 2 (node7): ". */
 PARE_NODISCARD pare_status pare_comm_settle(pare_comm *comm, pare_status status);
+/* For work between two collectives: has another rank failed in the meantime? PARE_INTERRUPTED,
+   noted in ctx, where one has; whatever status this rank then settles with, it gets that rank's
+   failure. Cheap: it looks some times a second. By one thread at a time. */
+PARE_NODISCARD pare_status pare_comm_listen(pare_comm *comm, pare_ctx *ctx);
+/* Logs how far this rank's work had come where that was heard, else nothing. */
+void pare_comm_log_heard(const pare_comm *comm, int64_t done, int64_t all);
 /* Is there a failure that all ranks have? */
 bool pare_comm_failed(const pare_comm *comm);
 /* Goes on after a failure that all ranks have and that ends no job: a stop that was asked for. Its

@@ -17,6 +17,7 @@
     X(Abort)                                                                                       \
     X(Comm_rank)                                                                                   \
     X(Comm_size)                                                                                   \
+    X(Comm_dup)                                                                                    \
     X(Comm_split_type)                                                                             \
     X(Comm_free)                                                                                   \
     X(Comm_set_errhandler)                                                                         \
@@ -31,6 +32,7 @@
     X(Sendrecv)                                                                                    \
     X(Isend)                                                                                       \
     X(Irecv)                                                                                       \
+    X(Iprobe)                                                                                      \
     X(Wait)
 
 typedef struct pare_mpi {
@@ -39,7 +41,10 @@ typedef struct pare_mpi {
     void *library;
     bool joined; /* here, not by the program before */
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    MPI_Comm world;
+    MPI_Comm world;      /* the program's: it is left as it is */
+    MPI_Comm all, alarm; /* the same processes, for messages and for alarms */
+    bool own;            /* all and alarm are made */
+    MPI_Request *told;   /* (size): alarms of this rank on their way; NULL: none */
     MPI_Datatype byte, u64, i64, f32;
     MPI_Op sum, max;
 #define X(name) __typeof__(MPI_##name) *name;
@@ -93,10 +98,22 @@ static pare_status check(pare_mpi *m, int code, const char *call)
 static pare_status join_local(pare_mpi *m)
 {
     MPI_Comm local;
-    CALL(m, Comm_split_type, m->world, MPI_COMM_TYPE_SHARED, m->transport.rank,
+    CALL(m, Comm_split_type, m->all, MPI_COMM_TYPE_SHARED, m->transport.rank,
          CONSTANT("ompi_mpi_info_null", MPI_INFO_NULL), &local);
     CALL(m, Comm_rank, local, &m->transport.local_rank);
     CALL(m, Comm_free, &local);
+    return PARE_OK;
+}
+
+/* Communicators whose errors come back to their caller. */
+static pare_status make_own(pare_mpi *m)
+{
+    const MPI_Errhandler handler = CONSTANT("ompi_mpi_errors_return", MPI_ERRORS_RETURN);
+    CALL(m, Comm_dup, m->world, &m->all);
+    CALL(m, Comm_dup, m->world, &m->alarm);
+    m->own = true;
+    CALL(m, Comm_set_errhandler, m->all, handler);
+    CALL(m, Comm_set_errhandler, m->alarm, handler);
     return PARE_OK;
 }
 
@@ -111,7 +128,7 @@ static pare_status join(pare_mpi *m)
     m->joined = !before;
     CALL(m, Comm_rank, m->world, &m->transport.rank);
     CALL(m, Comm_size, m->world, &m->transport.size);
-    CALL(m, Comm_set_errhandler, m->world, CONSTANT("ompi_mpi_errors_return", MPI_ERRORS_RETURN));
+    PARE_TRY(make_own(m));
     CALL(m, Get_library_version, m->version, &length);
     m->version[strcspn(m->version, ",\n")] = 0;
     m->transport.library = m->version;
@@ -125,8 +142,12 @@ static void leave(pare_transport *t, bool all)
     pare_mpi *m = (pare_mpi *)t;
     if (all)
         m->Abort(m->world, 1);
-    else if (m->joined)
-        m->Finalize();
+    else if (m->own) {
+        m->Comm_free(&m->all);
+        m->Comm_free(&m->alarm);
+    }
+    if (!all && m->joined) m->Finalize();
+    pare_free(m->told);
     pare_free(m); /* the library stays: it has threads and handlers of its own */
 }
 
@@ -143,7 +164,7 @@ static pare_status allreduce(pare_transport *t, void *data, size_t count, pare_c
     const size_t size = op == PARE_COMM_MAX_F32 ? sizeof(float) : sizeof(uint64_t);
     for (size_t at = 0; at < count; at += PIECE)
         CALL(m, Allreduce, MPI_IN_PLACE, (char *)data + at * size, piece(count - at), type,
-             op == PARE_COMM_SUM_U64 ? m->sum : m->max, m->world);
+             op == PARE_COMM_SUM_U64 ? m->sum : m->max, m->all);
     return PARE_OK;
 }
 
@@ -151,7 +172,7 @@ static pare_status broadcast(pare_transport *t, void *data, size_t bytes, int ro
 {
     pare_mpi *m = (pare_mpi *)t;
     for (size_t at = 0; at < bytes; at += PIECE)
-        CALL(m, Bcast, (char *)data + at, piece(bytes - at), m->byte, root, m->world);
+        CALL(m, Bcast, (char *)data + at, piece(bytes - at), m->byte, root, m->all);
     return PARE_OK;
 }
 
@@ -159,7 +180,7 @@ static pare_status gather(pare_transport *t, const void *mine, size_t bytes, voi
 {
     pare_mpi *m = (pare_mpi *)t;
     if (bytes > PIECE) return PARE_FAIL(m->ctx, UNSUPPORTED, "more than 1 GiB to gather of a rank");
-    CALL(m, Gather, mine, (int)bytes, m->byte, all, (int)bytes, m->byte, 0, m->world);
+    CALL(m, Gather, mine, (int)bytes, m->byte, all, (int)bytes, m->byte, 0, m->all);
     return PARE_OK;
 }
 
@@ -183,7 +204,7 @@ static pare_status send(pare_transport *t, const void *data, size_t bytes, int t
 {
     pare_mpi *m = (pare_mpi *)t;
     for (size_t at = 0; at < bytes; at += PIECE)
-        CALL(m, Send, (const char *)data + at, piece(bytes - at), m->byte, to, TAG, m->world);
+        CALL(m, Send, (const char *)data + at, piece(bytes - at), m->byte, to, TAG, m->all);
     return PARE_OK;
 }
 
@@ -191,7 +212,7 @@ static pare_status receive(pare_transport *t, void *data, size_t bytes, int from
 {
     pare_mpi *m = (pare_mpi *)t;
     for (size_t at = 0; at < bytes; at += PIECE)
-        CALL(m, Recv, (char *)data + at, piece(bytes - at), m->byte, from, TAG, m->world,
+        CALL(m, Recv, (char *)data + at, piece(bytes - at), m->byte, from, TAG, m->all,
              MPI_STATUS_IGNORE);
     return PARE_OK;
 }
@@ -205,7 +226,7 @@ static pare_status exchange(pare_transport *t, const void *out, size_t out_bytes
         const int to = at < out_bytes ? piece(out_bytes - at) : 0,
                   from = at < in_bytes ? piece(in_bytes - at) : 0;
         CALL(m, Sendrecv, (const char *)out + at, to, m->byte, other, TAG, (char *)in + at, from,
-             m->byte, other, TAG, m->world, MPI_STATUS_IGNORE);
+             m->byte, other, TAG, m->all, MPI_STATUS_IGNORE);
     }
     return PARE_OK;
 }
@@ -218,7 +239,7 @@ static pare_status start_send(pare_transport *t, const void *data, size_t bytes,
 {
     pare_mpi *m = (pare_mpi *)t;
     MPI_Request handle;
-    CALL(m, Isend, data, (int)bytes, m->byte, to, STARTED, m->world, &handle);
+    CALL(m, Isend, data, (int)bytes, m->byte, to, STARTED, m->all, &handle);
     memcpy(&request->handle, &handle, sizeof handle);
     return PARE_OK;
 }
@@ -228,7 +249,7 @@ static pare_status start_receive(pare_transport *t, void *data, size_t bytes, in
 {
     pare_mpi *m = (pare_mpi *)t;
     MPI_Request handle;
-    CALL(m, Irecv, data, (int)bytes, m->byte, from, STARTED, m->world, &handle);
+    CALL(m, Irecv, data, (int)bytes, m->byte, from, STARTED, m->all, &handle);
     memcpy(&request->handle, &handle, sizeof handle);
     return PARE_OK;
 }
@@ -239,6 +260,39 @@ static pare_status wait_for(pare_transport *t, pare_request *request)
     MPI_Request handle;
     memcpy(&handle, &request->handle, sizeof handle);
     CALL(m, Wait, &handle, MPI_STATUS_IGNORE);
+    return PARE_OK;
+}
+
+/* --- alarms --- */
+
+static pare_status raise_alarm(pare_transport *t)
+{
+    pare_mpi *m = (pare_mpi *)t;
+    m->told = pare_alloc(m->ctx, (size_t)t->size, sizeof *m->told);
+    if (!m->told) return PARE_MEMORY;
+    for (int i = 0; i < t->size; i++)
+        if (i != t->rank) CALL(m, Isend, NULL, 0, m->byte, i, TAG, m->alarm, &m->told[i]);
+    return PARE_OK;
+}
+
+static pare_status alarm_raised(pare_transport *t, bool *out)
+{
+    pare_mpi *m = (pare_mpi *)t;
+    int waits = 0;
+    CALL(m, Iprobe, MPI_ANY_SOURCE, TAG, m->alarm, &waits, MPI_STATUS_IGNORE);
+    *out = waits;
+    return PARE_OK;
+}
+
+static pare_status clear_alarms(pare_transport *t, int64_t count)
+{
+    pare_mpi *m = (pare_mpi *)t;
+    for (; count > 0; count--)
+        CALL(m, Recv, NULL, 0, m->byte, MPI_ANY_SOURCE, TAG, m->alarm, MPI_STATUS_IGNORE);
+    for (int i = 0; m->told && i < t->size; i++)
+        if (i != t->rank) CALL(m, Wait, &m->told[i], MPI_STATUS_IGNORE);
+    pare_free(m->told);
+    m->told = NULL;
     return PARE_OK;
 }
 
@@ -257,7 +311,10 @@ pare_status pare_mpi_open(pare_ctx *ctx, pare_transport **out)
                                     .exchange = exchange,
                                     .start_send = start_send,
                                     .start_receive = start_receive,
-                                    .wait = wait_for};
+                                    .wait = wait_for,
+                                    .raise = raise_alarm,
+                                    .raised = alarm_raised,
+                                    .clear = clear_alarms};
     m->library = dlopen(PARE_MPI, RTLD_NOW | RTLD_GLOBAL); /* its plugins look for its symbols */
     pare_status st =
         m->library ? find(m)

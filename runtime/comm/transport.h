@@ -35,6 +35,12 @@ struct pare_transport {
     pare_status (*start_receive)(pare_transport *t, void *data, size_t bytes, int from,
                                  pare_request *request);
     pare_status (*wait)(pare_transport *t, pare_request *request);
+    /* An alarm is an empty message to every other rank, apart from all others. raise returns before
+       it is there; raised says whether one waits here; clear takes `count` of them and waits until
+       this rank's own are taken. */
+    pare_status (*raise)(pare_transport *t);
+    pare_status (*raised)(pare_transport *t, bool *out);
+    pare_status (*clear)(pare_transport *t, int64_t count);
 };
 
 struct pare_comm {
@@ -43,6 +49,8 @@ struct pare_comm {
     int rank, size, threads;
     pare_status failed; /* of a rank: what all of them have from then on */
     bool broken;        /* the transport failed: the others cannot be told */
+    bool heard;         /* another rank has failed, and waits for this one to settle */
+    double looked;      /* when pare_comm_listen looked last, seconds */
 };
 
 /* A transport that failed leaves nothing to agree by; returns st. */

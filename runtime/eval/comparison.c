@@ -19,6 +19,7 @@ struct pare_comparison {
     pare_error_tally tally;
     int64_t samples, classes;  /* seen so far */
     int64_t from;              /* samples of the ranks before this one */
+    const int64_t *sample;     /* their numbers in the data, in the order of all ranks */
     int64_t early, early_hits; /* samples after which accuracy is first judged, and hits in them */
     bool classifies;
     const char *name; /* of the data */
@@ -156,9 +157,10 @@ static pare_status check_label(const pare_comparison *c, const pare_batch *batch
 {
     if (batch->label[i] >= 0 && batch->label[i] < c->classes) return PARE_OK;
     return PARE_FAIL(c->ctx, INPUT,
-                     "%s: /labels: a sample has label %lld, expected 0 to %lld: '%s' "
+                     "%s: /labels: sample %lld has label %lld, expected 0 to %lld: '%s' "
                      "has %lld classes",
-                     c->name, (long long)batch->label[i], (long long)c->classes - 1,
+                     c->name, (long long)c->sample[c->from + batch->first + i],
+                     (long long)batch->label[i], (long long)c->classes - 1,
                      c->candidate[0].model->path, (long long)c->classes);
 }
 
@@ -288,6 +290,7 @@ static pare_status predict_all(pare_comparison *c, const pare_batch *batch, pare
 {
     for (int k = 0; k < c->count; k++) {
         pare_predictor *one = c->candidate[k].predictor;
+        PARE_TRY(pare_comm_listen(c->options.comm, c->ctx));
         PARE_TRY(k ? predict(c, k, batch) : predict_first(c, batch, seen));
         for (int o = 0; o < pare_predictor_output_count(one); o++) {
             pare_rows a = rows_of(c, 0, o), b = rows_of(c, k, o);
@@ -412,6 +415,7 @@ static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
         if (st == PARE_OK && o->progress) o->progress(o->user, batch.first + batch.count, count);
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
     }
+    pare_comm_log_heard(o->comm, batch.first, count);
     pare_reader_close(reader);
     return st == PARE_OK ? share(c) : st;
 }
@@ -420,6 +424,7 @@ pare_status pare_comparison_run(pare_comparison *c, const pare_eval_samples *sam
                                 const pare_first_outputs *first)
 {
     c->name = samples->name;
+    c->sample = samples->samples;
     c->first = first;
     PARE_TRY(open_predictors(c, samples));
     pare_status st = run_samples(c, samples);

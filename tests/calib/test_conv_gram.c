@@ -89,7 +89,7 @@ static double wanted(const problem *p, int64_t g, int64_t r, int64_t o)
 static pare_observer *observe(problem *p, int threads)
 {
     pare_observer *o = NULL;
-    assert_int_equal(pare_observer_new(&p->g.ctx, &o, &p->c, 1, true, threads), PARE_OK);
+    assert_int_equal(pare_observer_new(&p->g.ctx, &o, &p->c, 1, true, NULL, threads), PARE_OK);
     assert_int_equal(pare_observer_add(o, 0, p->x, p->t, p->less), PARE_OK);
     assert_int_equal(pare_observer_finish(o), PARE_OK);
     return o;
@@ -161,7 +161,7 @@ static void threads_and_batch_change_nothing(void **state)
     for (int64_t i = 0; i < images * n; i++) p.x[i] = number(i, 1) / 7;
     for (int64_t i = 0; i < images * out; i++) p.t[i] = number(i, 2) / 11;
     pare_observer *a = observe(&p, 1), *b = observe(&p, 3), *c = NULL;
-    assert_int_equal(pare_observer_new(&q.g.ctx, &c, &q.c, 1, true, 2), PARE_OK);
+    assert_int_equal(pare_observer_new(&q.g.ctx, &c, &q.c, 1, true, NULL, 2), PARE_OK);
     for (int64_t i = 0; i < images; i++)
         assert_int_equal(pare_observer_add(c, i, p.x + i * n, p.t + i * out, p.less + i * out),
                          PARE_OK);
@@ -218,7 +218,7 @@ static void every_allocation_may_fail(void **state)
         pare_observer *o = NULL;
         assert_true(n < 200);
         p.g.ctx.fail_after = n;
-        st = pare_observer_new(&p.g.ctx, &o, &p.c, 1, true, 1);
+        st = pare_observer_new(&p.g.ctx, &o, &p.c, 1, true, NULL, 1);
         if (st == PARE_OK) st = pare_observer_add(o, 0, p.x, p.t, NULL);
         if (st == PARE_OK) st = pare_observer_finish(o);
         p.g.ctx.fail_after = -1;

@@ -25,7 +25,7 @@ static void a_matrix_product_by_hand(void **state)
     assert_int_equal(pare_columns_read(node, &(pare_shape){.rank = 2, .dim = {2, 2}}, &c, &ok),
                      PARE_OK);
     assert_true(ok && c.columns == 2 && c.outputs == 1 && c.rows == 2 && c.groups == 1);
-    assert_int_equal(pare_observer_new(&g.ctx, &o, &c, 1, true, 1), PARE_OK);
+    assert_int_equal(pare_observer_new(&g.ctx, &o, &c, 1, true, NULL, 1), PARE_OK);
     assert_int_equal(
         pare_observer_add(o, 0, (float[]){1, 2, 3, 4}, (float[]){12, 21}, (float[]){2, 1}),
         PARE_OK);
@@ -71,7 +71,7 @@ static void a_convolution_with_all_attributes(void **state)
     assert_true(ok && c.columns == C / G * KH * KW && c.outputs == M / G && c.rows == N * 3 * 5);
     for (int i = 0; i < N * C * H * W; i++) x[i] = (float)(i * 37 % 19) - 9;
     for (int i = 0; i < N * M * 15; i++) t[i] = (float)(i * 11 % 23) - 11;
-    assert_int_equal(pare_observer_new(&g.ctx, &o, &c, 1, true, 2), PARE_OK);
+    assert_int_equal(pare_observer_new(&g.ctx, &o, &c, 1, true, NULL, 2), PARE_OK);
     assert_int_equal(pare_observer_add(o, 0, x, t, NULL), PARE_OK);
     assert_int_equal(pare_observer_finish(o), PARE_OK);
     for (int group = 0; group < G; group++) {
@@ -123,7 +123,7 @@ static void a_fifth_is_held_out(void **state)
     bool ok = false;
     assert_int_equal(pare_columns_read(node, &(pare_shape){.rank = 2, .dim = {1, 1}}, &c, &ok),
                      PARE_OK);
-    assert_int_equal(pare_observer_new(&g.ctx, &o, &c, 2, true, 1), PARE_OK);
+    assert_int_equal(pare_observer_new(&g.ctx, &o, &c, 2, true, NULL, 1), PARE_OK);
     double held = 0, all = 0;
     for (int r = 0; r < RUNS; r++) {
         float x = (float)r, t = 1;

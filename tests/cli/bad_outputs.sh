@@ -80,6 +80,10 @@ refuses full_disk 1 "old.onnx" limited $quantize -o old.onnx
 refuses full_disk_data 1 "out.h5" limited "$pare" run -q m.onnx --data "$data/test.h5" -o out.h5
 if [ -w /dev/full ]; then
     to_full() { "$@" >/dev/full; }
+    "$pare" quantize -q m.onnx --precision fp16 -o made.onnx --json /dev/full >.test.out 2>.test.err
+    got=$?
+    if [ $got = 1 ] && grep -q '^pare: /dev/full: .*; made.onnx is written$' .test.err && [ -f made.onnx ]; then pass facts_on_full_disk; else fail facts_on_full_disk "exit $got: $(cat .test.err)"; fi
+    rm -f made.onnx
     refuses help_to_full_disk 1 "standard output" to_full "$pare" --help
     refuses command_help_to_full_disk 1 "standard output" to_full "$pare" quantize --help
     refuses full_standard_output 1 "standard output" to_full "$pare" ops

@@ -91,6 +91,9 @@ printf '\003\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\014\0\0\0\0\0\0\0\011\0\0\0\0\0\0\0
 refuses no_labels 1 "bare.h5|/labels|ce" $distill --student half.onnx --data bare.h5 --batch 2 --loss kl:2,ce -o x.onnx
 refuses held_out_labels 1 "bare.h5|/labels|ce" $distill --student half.onnx $train --val bare.h5 --batch 2 --loss ce -o x.onnx
 refuses wrong_labels 1 "wrong.h5|/labels|sample 2 has label 12|10 classes" $distill --student half.onnx --data wrong.h5 --batch 2 --loss ce -o x.onnx
+refuses wrong_labels_compared 1 "wrong.h5|/labels|sample 2 has label 12|10 classes" "$pare" validate -q half.onnx "$zoo/mlp.onnx" --data wrong.h5 --range 1:4 --any-accuracy
+works batch_above_data "$pare" distill --teacher "$zoo/mlp.onnx" --student half.onnx --data "$data/train.h5" --samples 100 --batch 128 --val "$data/test.h5" --steps 1 -o above.onnx
+if has 'warning: ' .test.err && has 'a batch has 128 samples, but there are 100 to train on' .test.err; then pass batch_above_data_said; else fail batch_above_data_said "$(cat .test.err)"; fi
 
 # --- Ctrl-C before the first step: nothing is trained, nothing is written ---
 early() { # NAME OPTIONS...: while statistics are estimated, or the student is calibrated
@@ -118,7 +121,7 @@ steps_of $!
 kill -INT $!
 wait $!
 got=$?
-if [ $got = 0 ] && has interrupted .test.err && "$pare" check stopped.onnx >/dev/null 2>&1; then
+if [ $got = 3 ] && has 'pare: stopped.onnx: interrupted: it holds the best of' .test.err && "$pare" check stopped.onnx >/dev/null 2>&1; then
     pass interrupted
 else
     fail interrupted "exit $got: $(tail -1 .test.err)"

@@ -77,7 +77,7 @@ got=$?
 if [ $got = 1 ] && [ ! -e early.onnx ] && has 'mlp.onnx: nothing is written in step 1 of 2' .test.err; then pass interrupted_early; else fail interrupted_early "exit $got: $(tail -1 .test.err)"; fi
 stop last.onnx 1
 got=$?
-if [ $got = 0 ] && "$pare" check last.onnx >/dev/null 2>&1; then pass interrupted_last; else fail interrupted_last "exit $got: $(tail -1 .test.err)"; fi
+if [ $got = 3 ] && has "last.onnx: interrupted" .test.err && "$pare" check last.onnx >/dev/null 2>&1; then pass interrupted_last; else fail interrupted_last "exit $got: $(tail -1 .test.err)"; fi
 
 # --- killed or stopped in a step, it continues to the same bytes ---
 gradual="$prune --params 0.5 $few --distill epochs=20,batch=32 --steps 3"

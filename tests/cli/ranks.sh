@@ -47,6 +47,8 @@ if [ -x "$emulated" ]; then
     if cmp -s one.gpu.json gpus.json && grep -q '"ranks": 2' gpus.facts; then pass gpus_bytes; else fail gpus_bytes "$(cmp one.gpu.json gpus.json)"; fi
     works gpus_in_turn mpirun 2 env SIMT_DEVICES=2 $gpu --device cuda -o gpus.json
     if cmp -s one.gpu.json gpus.json; then pass gpus_in_turn_bytes; else fail gpus_in_turn_bytes "$(cmp one.gpu.json gpus.json)"; fi
+    works gpus_are_said mpirun 2 env SIMT_DEVICES=2 $gpu --device cuda -v -o gpus.json
+    if grep -q '^rank 0 (.*): on cuda:0, ' .test.err && grep -q '^rank 1 (.*): on cuda:1, ' .test.err; then pass gpus_said; else fail gpus_said "$(grep 'on cuda' .test.err)"; fi
     works gpus_recipe env SIMT_DEVICES=3 $gpu --gpus 0,2 -o gpus.json --recipe gpus.yaml
     works gpus_replay env SIMT_DEVICES=3 "$emulated" replay gpus.yaml
     says gpus_replay_same "gpus.json: the same"
@@ -78,6 +80,59 @@ other="$pare validate net.onnx --data $data/test.h5 --samples 500"
 refuses validate_models 1 "rank 1 (|another model" mpirun 1 --wdir one $other : -n 1 --wdir two $other
 refuses validate_batches 1 "test.h5|3 ranks, but only 2 batches of 250" mpirun 3 "$pare" validate "$cnn" "$mlp" --data "$data/test.h5" --samples 500 --batch 250
 
+works recipe_of_one $calibrate -o r.json --recipe one.yaml
+works recipe_of_ranks mpirun 3 $calibrate -o r.json --recipe many.yaml
+if cmp -s one.yaml many.yaml && ! has threads many.yaml; then pass recipe_bytes; else fail recipe_bytes "$(diff one.yaml many.yaml | head -4)"; fi
+
+# --- pruning: the same model, and facts but for the machine ---
+prunes() { # NAME SIZES OPTION...
+    case=$1 sizes=$2
+    shift 2
+    works "prune_$case" "$pare" prune "$@" --data "$data/train.h5" -o one.onnx --json one.facts
+    for size in $sizes; do
+        works "prune_${case}_$size" mpirun "$size" "$pare" prune "$@" --data "$data/train.h5" -o many.onnx --json many.facts
+        if [ -s one.onnx ] && cmp -s one.onnx many.onnx; then pass "prune_${case}_bytes_$size"; else fail "prune_${case}_bytes_$size" "$(cmp one.onnx many.onnx)"; fi
+        plain one.facts | sed 's/one\.onnx/many.onnx/g' >one.plain
+        plain many.facts >many.plain
+        if [ -s one.plain ] && cmp -s one.plain many.plain; then pass "prune_${case}_facts_$size"; else fail "prune_${case}_facts_$size" "$(cmp one.plain many.plain)"; fi
+    done
+}
+prunes channels "2 3 4" "$zoo/resnet.onnx" --macs 0.5 --samples 60
+prunes depthwise 3 "$zoo/mobilenet.onnx" --params 0.7 --samples 20
+prunes weights "2 4" "$mlp" --sparsity 0.7 --samples 40
+prunes nm 3 "$zoo/resnet.onnx" --nm 2:4 --samples 24
+prunes taylor "2 3" "$zoo/resnet.onnx" --macs 0.5 --samples 40 --score taylor --no-refit
+prunes taylor_weights 4 "$mlp" --sparsity 0.6 --samples 40 --score taylor
+prunes few_samples 4 "$mlp" --macs 0.6 --samples 3
+works prune_without_data mpirun 2 "$pare" prune "$mlp" --macs 0.6 -o many.onnx
+for word in "--latency 0.5" "--macs 0.5 --report r.html" "--macs 0.5 --distill epochs=1" "--nm 2:4 --advise"; do
+    refuses "prune_alone_$(echo "$word" | tr -dc a-z)" 2 "with several processes" mpirun 2 "$pare" prune "$mlp" $word --data "$data/train.h5" -o no.onnx
+done
+works prune_sweep mpirun 2 "$pare" prune "$mlp" --macs 0.5 --sweep 0.7,0.5 --samples 40 --data "$data/train.h5" -o sweep.onnx
+works prune_sweep_alone "$pare" prune "$mlp" --macs 0.5 --samples 40 --data "$data/train.h5" -o one.onnx
+if [ -e sweep-0.70.onnx ] && cmp -s one.onnx sweep-0.50.onnx; then pass prune_sweep_bytes; else fail prune_sweep_bytes "$(ls sweep*)"; fi
+other="$pare prune net.onnx --data $data/train.h5 --macs 0.5 --samples 40 -o $work/no.onnx"
+refuses prune_models 1 "rank 1 (|another model" mpirun 1 --wdir one $other : -n 1 --wdir two $other
+
+# --- a zoo whose steps have several ranks: the models of one rank; a step that fails says why ---
+models="models: [{files: [$mlp]}]"
+zoo_of one.yaml "$models" 'variants: [{name: v, steps: [prune --macs 0.6 --samples 16, distill --steps 4]}]'
+zoo_of two.yaml "$models" 'variants: [{name: v, ranks: 2, steps: [prune --macs 0.6 --samples 16, distill --steps 4]}]'
+works zoo_one "$pare" zoo one.yaml -o one.zoo --device cpu --jobs 1
+works zoo_two "$pare" zoo two.yaml -o two.zoo --device cpu --jobs 1
+if cmp -s one.zoo/models/mlp.v.onnx two.zoo/models/mlp.v.onnx; then pass zoo_bytes; else fail zoo_bytes "$(ls -l ./*.zoo/models | tail -3)"; fi
+sed -i s/64/256/ two.yaml && rm -r two.zoo # enough for a validation of two ranks
+works zoo_more_samples "$pare" zoo two.yaml -o two.zoo --device cpu --jobs 1
+if [ "$(grep -l '"ranks": 2' two.zoo/steps/*/facts.json | wc -l)" = 3 ]; then pass zoo_ranks; else fail zoo_ranks "$(grep -c ranks two.zoo/steps/*/facts.json | tr '\n' ' ')"; fi
+zoo_of bad.yaml "models: [{files: [$mlp], data: $data/none.h5}]" 'variants: [{name: v, ranks: 2, steps: [prune --macs 0.6]}]'
+refuses zoo_no_data 1 "bad.yaml|none.h5" "$pare" zoo bad.yaml -o bad.zoo --device cpu
+cp "$data/train.h5" mine.h5
+printf 'damage damage damage damage' | dd of=mine.h5 bs=1 seek=9200000 conv=notrunc 2>/dev/null
+zoo_of bad.yaml "models: [{files: [$mlp], data: mine.h5}]" 'variants: [{name: v, ranks: 2, steps: [prune --macs 0.6 --samples 60000]}]'
+"$pare" zoo bad.yaml -o bad.zoo --device cpu --jobs 1 >.test.out 2>.test.err
+if [ $? = 1 ] && grep -q '"message": "mine.h5: dataset' bad.zoo/tasks.json; then pass zoo_says_why; else fail zoo_says_why "$(grep -e message bad.zoo/tasks.json | head -2)"; fi
+rm mine.h5
+
 # --- slow ranks, ranks that are gone ---
 works tcp env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 $calibrate -o many.json
 if cmp -s one.json many.json; then pass tcp_bytes; else fail tcp_bytes "$(cmp one.json many.json)"; fi
@@ -108,6 +163,23 @@ for number in 1 3; do
     if [ -z "$left" ] && [ ! -e gone.json ]; then pass "killed_$number.ends"; else fail "killed_$number.ends" "left: $left $(ls gone.json 2>/dev/null)"; fi
 done
 
+# --- a failure is heard at work: rank 1 meets a damaged sample, rank 0 stops early in its share ---
+cp "$data/train.h5" damaged.h5
+printf 'damage damage damage damage' | dd of=damaged.h5 bs=1 seek=9200000 conv=notrunc 2>/dev/null
+for command in "calibrate $zoo/resnet.onnx -o no.json" "validate $zoo/resnet.onnx $cnn" "prune $cnn --macs 0.5 -o no.json"; do
+    word=${command%% *}
+    mpirun 3 "$pare" $command --data damaged.h5 --samples 60000 -v >.test.out 2>.test.err
+    got=$?
+    done=$(sed -n 's/^stopped after \([0-9]*\) of 200[0-9]* samples: another rank has failed$/\1/p' .test.err)
+    if [ $got = 1 ] && [ "$(grep -c '^pare: ' .test.err)" = 1 ] && has "pare: rank 1 (" .test.err && has "damaged.h5" .test.err; then
+        pass "heard_$word"
+    else
+        fail "heard_$word" "exit $got: $(grep '^pare: ' .test.err)"
+    fi
+    [ "$word" = prune ] || if [ -n "$done" ] && [ "$done" -lt 15000 ] && [ ! -e no.json ]; then pass "stopped_$word"; else fail "stopped_$word" "rank 0 did '$done' samples"; fi
+done
+rm damaged.h5
+
 # --- what more ranks would take ---
 works scale "$pare" scale calibration.facts --network 2us,10GB/s --ranks 64 --json scale.facts
 says scale_ends "scaling ends at"
@@ -126,7 +198,8 @@ refuses scale_other 1 'one.plain: has no "scaling"' "$pare" scale one.plain --ne
 
 # --- what does not fit together ---
 refuses more_than_samples 1 "cnn.onnx|4 ranks|3 runs" mpirun 4 "$pare" calibrate "$cnn" --data "$data/train.h5" --samples 3 -o no.json
-refuses other_options 1 "rank 1 (|another command line" mpirun 1 $calibrate -o no.json : -n 1 $calibrate --range 0:40 -o no.json
+refuses other_word 1 "rank 1 (|another command line|: '51' where rank 0 has '50'" mpirun 1 $calibrate -o no.json : -n 1 ${calibrate%50}51 -o no.json
+refuses other_options 1 "rank 1 (|another command line|: '--range' where rank 0 has '-o'" mpirun 1 $calibrate -o no.json : -n 1 $calibrate --range 0:40 -o no.json
 cp "$data/test.h5" mine.h5
 mkdir there && cp "$data/train.h5" there/mine.h5
 other="$pare calibrate $cnn --data mine.h5 --samples 50 -o $work/no.json"

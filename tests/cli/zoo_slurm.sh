@@ -29,6 +29,40 @@ rm -rf none
 refuses jobs_are_not_slurms 2 "--jobs does nothing with --slurm" "$pare" zoo zoo.yaml -o none --slurm --jobs 2
 refuses words_are_slurms 2 "--sbatch does nothing without --slurm" "$pare" zoo zoo.yaml -o none --sbatch=--x
 
+# variants that ask for the same are in one array; the stub writes down what it is asked, an argument a line
+mkdir stub
+printf '#!/bin/sh\necho "MaxArraySize = 100"\n' >stub/scontrol
+printf '#!/bin/sh\nprintf "%%s\\n" "$@" >"$STUB/$$.sbatch"\necho $$\n' >stub/sbatch
+chmod +x stub/scontrol stub/sbatch
+zoo_of ranks.yaml "models: [{files: [$zoo/mlp.onnx]}]" 'launcher: srun --mpi=pmix' 'variants:
+  - name: alone
+    steps: [quantize --samples 16]
+  - name: four
+    ranks: 4
+    gpus: 4
+    steps: [prune --macs 0.6 --samples 16]
+  - name: wide
+    nodes: 2
+    gpus: 4
+    steps: [distill --steps 5]
+  - {name: again, steps: [prune --macs 0.5 --samples 16], ranks: 4, gpus: 4}'
+asked() { # NAME ARRAY ASK: the job of these tasks asks for this, the words joined by blanks
+    for job in jobs/*.sbatch; do
+        grep -qx -- "--array=$2" "$job" || continue
+        got=$(grep -e '^--n' -e '^--gpus' "$job" | tr '\n' ' ')
+        if [ "$got" = "$3" ]; then pass "$1"; else fail "$1" "asks for '$got'"; fi
+        return
+    done
+    fail "$1" "no job of $2: $(cat jobs/*.sbatch | grep array | tr '\n' ' ')"
+}
+mkdir jobs
+works stub env STUB="$PWD/jobs" PATH="$PWD/stub:$PATH" "$pare" zoo ranks.yaml -o ranks --slurm --device cpu
+asked asks_ranks 0,2 "--nodes=1 --ntasks=4 --gpus-per-node=4 "
+if grep -qx -e '--ntasks-per-node=4' jobs/*.sbatch && grep -qx -e '--nodes=2' jobs/*.sbatch && grep -qx -e '--ntasks=8' jobs/*.sbatch; then pass asks_for_nodes; else fail asks_for_nodes "$(cat jobs/*.sbatch | grep -e --n | tr '\n' ' ')"; fi
+if [ "$(grep -Lx -e '--ntasks=[0-9]*' jobs/*.sbatch | wc -l)" = 2 ]; then pass others_ask_nothing; else fail others_ask_nothing "$(grep -c ntasks jobs/*.sbatch)"; fi
+if [ "$(ls jobs | wc -l)" = 4 ]; then pass jobs_are_four; else fail jobs_are_four "$(ls jobs | wc -l)"; fi
+rm -rf stub jobs ranks
+
 [ "${PARE_TEST_SLURM:-}" = 1 ] || { skip daemons "PARE_TEST_SLURM=1 runs them"; finish; exit; }
 slurm() { sh "$top/tests/cli/_slurm.sh" "$@"; }
 if why=$(slurm lacks); then

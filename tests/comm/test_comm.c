@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/comm/comm.h"
 
 #ifdef OWN_MPI
@@ -47,7 +48,10 @@ static int end(void **state)
     pare_comm_close(w->comm);
 #ifdef OWN_MPI
     int size;
-    if (MPI_Comm_size(MPI_COMM_WORLD, &size) || size != w->size) return 1; /* it goes on */
+    MPI_Errhandler handler; /* the program's world goes on, as it was */
+    if (MPI_Comm_size(MPI_COMM_WORLD, &size) || size != w->size) return 1;
+    if (MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler) || handler != MPI_ERRORS_ARE_FATAL)
+        return 1;
     return MPI_Finalize();
 #else
     return 0;
@@ -236,6 +240,35 @@ static void test_a_stop_is_forgotten(void **state)
     assert_int_equal(one, w->size);
 }
 
+/* Ranks that work on until they hear of a failure, each at its own pace; the one that speaks is the
+   one that failed. In a second round two fail. */
+static void test_failure_is_heard_at_work(void **state)
+{
+    world *w = *state;
+    const int last = w->size - 1;
+    assert_int_equal(pare_comm_listen(w->comm, &w->ctx), PARE_OK);
+    assert_int_equal(pare_comm_settle(w->comm, PARE_OK), PARE_OK); /* all have listened */
+    for (int round = 1; w->comm && round <= 2; round++) {
+        pare_status st = PARE_OK;
+        if (w->rank > last - round) {
+            st = PARE_FAIL(&w->ctx, INPUT, "sample 7 is broken");
+        } else {
+            while (st == PARE_OK) st = pare_comm_listen(w->comm, &w->ctx);
+            assert_int_equal(st, PARE_INTERRUPTED);
+        }
+        assert_int_equal(pare_comm_settle(w->comm, st), PARE_INPUT);
+        assert_int_equal(strncmp(w->ctx.message, "rank ", w->size > round ? 5 : 0), 0);
+        assert_non_null(strstr(w->ctx.message, "sample 7 is broken"));
+        assert_int_equal(pare_comm_listen(w->comm, &w->ctx), PARE_INPUT);
+        pare_comm_forget(w->comm);
+        pare_ctx_clear(&w->ctx);
+        assert_int_equal(pare_comm_settle(w->comm, PARE_OK), PARE_OK);
+        pare_sleep_ms(60); /* what was heard is heard no more */
+        assert_int_equal(pare_comm_listen(w->comm, &w->ctx), PARE_OK);
+        assert_int_equal(pare_comm_settle(w->comm, PARE_OK), PARE_OK);
+    }
+}
+
 /* --- channels: rank 0 sends numbers round all ranks, each of which adds its own --- */
 
 enum { MESSAGES = 40, WINDOW = 3 };
@@ -356,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_network),
         cmocka_unit_test(test_wide_numbers),
         cmocka_unit_test(test_a_stop_is_forgotten),
+        cmocka_unit_test(test_failure_is_heard_at_work),
         cmocka_unit_test(test_channels),
         cmocka_unit_test(test_failure_reaches_all),
     };

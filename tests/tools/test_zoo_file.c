@@ -104,6 +104,9 @@ static void what_is_left_out_has_its_default(void **state)
 #define VARIANTS   "variants: [{name: int8, steps: [quantize]}]\n"
 #define STEP(text) MODELS DATA "variants:\n  - name: v\n    steps:\n      - " text "\n"
 
+#define RANKS(keys, text)                                                                          \
+    MODELS DATA "variants:\n  - name: v\n    " keys "\n    steps:\n      - " text "\n"
+
 static const struct bad {
     int line;
     const char *says, *text;
@@ -204,7 +207,41 @@ static const struct bad {
     {7, "a quote does not end", STEP("\"prune --keep 'x\"")},
     {7, "has no command", STEP("' '")},
     {7, "none.json: No such file or directory", STEP("quantize --ranges none.json")},
+    /* ranks */
+    {6, "ranks: 0, expected 1 or more", RANKS("ranks: 0", "distill")},
+    {6, "ranks: 'four', expected a whole number", RANKS("ranks: four", "distill")},
+    {6, "gpus: 5000, expected 1 to 4096", RANKS("gpus: 5000", "distill")},
+    {6, "no key 'rank' here, did you mean 'ranks'", RANKS("rank: 2", "distill")},
+    {5, "variant 'v': 3 ranks on 2 nodes, expected a multiple of the nodes",
+     RANKS("ranks: 3\n    nodes: 2", "distill")},
+    {5, "variant 'v': 4 ranks, but none of its steps can be shared", RANKS("ranks: 4", "quantize")},
+    {5, "none of its steps can be shared", RANKS("gpus: 2", "prune --latency 0.5")},
+    {5, "none of its steps can be shared", RANKS("nodes: 2", "prune --macs 0.5 --distill lr=1e-3")},
 };
+
+/* Without a number of ranks one a GPU, or one a machine. */
+static void ranks_are_read(void **state)
+{
+    zoo_case *z = *state;
+    static const struct {
+        const char *text;
+        int ranks, gpus, nodes;
+    } good[] = {{RANKS("ranks: 4", "prune --macs 0.5"), 4, 0, 1},
+                {RANKS("gpus: 4", "distill"), 4, 4, 1},
+                {RANKS("nodes: 2\n    gpus: 4", "distill"), 8, 4, 2},
+                {RANKS("nodes: 2\n    ranks: 6", "distill"), 6, 0, 2},
+                {RANKS("ranks: 1", "quantize"), 1, 0, 1},
+                {"latency: false\n" RANKS("ranks: 2", "quantize"), 2, 0, 1},
+                {STEP("quantize"), 1, 0, 1}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (zoo_case_read(z, good[i].text) != PARE_OK) fail_msg("%s", z->ctx.message);
+        const pare_zoo_variant *v = &z->zoo->variants[0];
+        assert_int_equal(v->ranks, good[i].ranks);
+        assert_int_equal(v->gpus, good[i].gpus);
+        assert_int_equal(v->nodes, good[i].nodes);
+        assert_null(z->zoo->launcher);
+    }
+}
 
 static void each_fault_is_one_message_with_its_line(void **state)
 {
@@ -290,6 +327,7 @@ int main(void)
         TEST(what_is_left_out_has_its_default),
         TEST(each_fault_is_one_message_with_its_line),
         TEST(a_file_that_is_none_is_said),
+        TEST(ranks_are_read),
         TEST(a_file_too_large_is_refused),
         TEST(a_file_cut_anywhere_is_refused_or_read),
         TEST(every_allocation_may_fail),

@@ -114,6 +114,39 @@ static int differ_from(const keys *a, const keys *b)
     return first;
 }
 
+/* What can be shared is; a step that variants share has the fewest of their ranks. */
+static void ranks_share_what_they_can(void **state)
+{
+    zoo_case *z = *state;
+    static const char text[] =
+        HEAD "latency: false\nlauncher: srun --mpi=pmix\nvariants:\n"
+             "  - {name: v, ranks: 4, steps: [prune --macs 0.5, quantize]}\n"
+             "  - {name: w, nodes: 2, ranks: 8, steps: [prune --macs 0.6, distill]}\n"
+             "  - {name: u, ranks: 2, steps: [prune --macs 0.6]}\n";
+    zoo_case_plan(z, text, (pare_zoo_plan_options){.cache = "c", .threads = 8});
+    static const int ranks[] = {4, 1, 4, 2, 8, 8, 2};
+    for (int i = 0; i < 7; i++) assert_int_equal(z->plan->nodes[i].ranks, ranks[i]);
+    expect_command(z, 0, 0,
+                   "mpirun -n 4 pare prune @/b/x.onnx -o @/out/steps/#/model.onnx --data "
+                   "@/train.h5 --json @/out/steps/#/facts.json --threads 2 --macs 0.5");
+    expect_command(z, 1, 0,
+                   "pare quantize @/out/steps/</model.onnx -o @/out/steps/#/model.onnx --data "
+                   "@/train.h5 --cache c --json @/out/steps/#/facts.json --threads 8");
+    expect_command(z, 2, 0,
+                   "mpirun -n 4 pare validate @/b/x.onnx @/out/models/b-x.v.onnx --data @/test.h5 "
+                   "--json @/out/steps/#/facts.json --threads 2");
+    keys here = keys_of(z, text, (pare_zoo_plan_options){.threads = 8});
+    zoo_case_plan(z, text, (pare_zoo_plan_options){.threads = 8, .batch = true});
+    expect_command(z, 6, 3,
+                   "srun --mpi=pmix -n 2 pare validate @/b/x.onnx @/out/models/b-x.u.onnx --data "
+                   "@/test.h5 --json @/out/steps/#/facts.json --threads 4");
+    keys alone = keys_of(z,
+                         HEAD "latency: false\nvariants: [{name: v, steps: [prune --macs 0.5, "
+                              "quantize]}]\n",
+                         (pare_zoo_plan_options){0});
+    assert_int_equal(differ_from(&here, &alone), 3);
+}
+
 static void keys_do_not_depend_on_how_it_is_run(void **state)
 {
     zoo_case *z = *state;
@@ -303,12 +336,19 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, zoo_case_open, zoo_case_close)
     const struct CMUnitTest tests[] = {
-        TEST(equal_beginnings_are_one_node),     TEST(commands_are_what_a_shell_takes),
-        TEST(trainings_are_kept_while_they_run), TEST(keys_do_not_depend_on_how_it_is_run),
-        TEST(keys_depend_on_what_decides),       TEST(a_real_model_decides_too),
-        TEST(content_of_named_files_decides),    TEST(models_of_one_content_share_their_work),
-        TEST(names_grow_until_they_differ),      TEST(two_tasks_of_one_link_are_refused),
-        TEST(every_allocation_may_fail),         TEST(large_files_are_hashed_by_blocks),
+        TEST(equal_beginnings_are_one_node),
+        TEST(commands_are_what_a_shell_takes),
+        TEST(trainings_are_kept_while_they_run),
+        TEST(keys_do_not_depend_on_how_it_is_run),
+        TEST(ranks_share_what_they_can),
+        TEST(keys_depend_on_what_decides),
+        TEST(a_real_model_decides_too),
+        TEST(content_of_named_files_decides),
+        TEST(models_of_one_content_share_their_work),
+        TEST(names_grow_until_they_differ),
+        TEST(two_tasks_of_one_link_are_refused),
+        TEST(every_allocation_may_fail),
+        TEST(large_files_are_hashed_by_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

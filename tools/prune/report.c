@@ -173,6 +173,7 @@ pare_status pare_prune_finish(pare_tool *tool, const pare_prune_options *o, cons
                               json_t *rows)
 {
     if (!o->report && !(o->sweep && o->source.data)) return PARE_OK;
+    if (tool->comm) return PARE_OK; /* the other ranks are done: validate compares */
     PARE_TRY(pare_prune_compare(tool, o, seen, rows));
     return pare_prune_show(tool, tool->facts, o->common.quiet ? NULL : stderr, o->report);
 }

@@ -75,6 +75,7 @@ static void read_options(pare_structured *s)
     p->file_bytes = s->bytes;
     p->refit = !o->no_refit;
     p->threads = (int)o->common.threads;
+    p->comm = s->tool->comm;
     p->cache_dir = o->cache;
     p->phase = show_phase;
     p->progress = show_progress;
@@ -87,6 +88,7 @@ static pare_status prepare(pare_structured *s)
     pare_ctx *ctx = s->tool->ctx;
     PARE_TRY(pare_onnx_read(ctx, &s->model, s->tool->arg[0]));
     PARE_TRY(pare_onnx_hash(ctx, s->tool->arg[0], s->hash, &s->bytes));
+    PARE_TRY(pare_comm_same(s->tool->comm, "model", s->hash, strlen(s->hash)));
     PARE_TRY(pare_prune_prepare(ctx, s->model));
     read_options(s);
     PARE_TRY(pare_tuning_open(&s->tuning, s->tool, o, s->model, &s->source));
@@ -110,6 +112,7 @@ static pare_status say_memory(const pare_structured *s)
     size_t bytes;
     const pare_score_data data = {.sample_count = s->options.sample_count,
                                   .threads = s->options.threads,
+                                  .comm = s->options.comm,
                                   .refits = s->options.refit};
     if (!s->options.data) return PARE_OK;
     PARE_TRY(pare_prune_memory(s->tool->ctx, s->model, &data,
@@ -146,10 +149,12 @@ static pare_status run_value(void *user, double value, const char *path)
     PARE_TRY(pare_pruner_run(s->pruner, value, &smaller));
     pare_status st = put_manifest(s, smaller);
     if (st == PARE_OK) st = pare_ctx_poll(ctx);
-    if (st == PARE_OK) st = pare_onnx_write(ctx, smaller, path, &writing);
+    if (st == PARE_OK) st = pare_comm_settle(s->tool->comm, PARE_OK); /* before it is written */
+    const bool leads = pare_tool_leads(s->tool);
+    if (st == PARE_OK && leads) st = pare_onnx_write(ctx, smaller, path, &writing);
     if (st == PARE_OK && s->o->latency) st = pare_pruner_time(s->pruner, smaller);
     pare_model_free(smaller);
-    return st == PARE_OK ? pare_structured_report(s, path) : st;
+    return st == PARE_OK && leads ? pare_structured_report(s, path) : st;
 }
 
 static void put_facts(pare_structured *s)
@@ -176,9 +181,11 @@ pare_status pare_prune_structured(pare_tool *tool, const pare_prune_options *o)
     if (st == PARE_OK) st = say_memory(&s);
     if (st == PARE_OK)
         st = o->sweep ? pare_prune_sweep(tool, o, run_value, &s) : run_value(&s, value, o->output);
-    if (st == PARE_OK) put_facts(&s);
+    const bool says = st == PARE_OK && pare_tool_leads(tool);
+    if (says) put_facts(&s);
     const pare_source seen = pare_tuning_seen(&s.tuning, &s.source);
-    if (st == PARE_OK) st = pare_prune_finish(tool, o, &seen, s.list);
+    if (says) st = pare_prune_finish(tool, o, &seen, s.list);
+    if (st == PARE_OK) st = pare_tuning_end(&s.tuning);
     pare_tuning_close(&s.tuning);
     json_decref(s.list);
     pare_pruner_free(s.pruner);

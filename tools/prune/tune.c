@@ -265,6 +265,14 @@ pare_status pare_tuning_run(pare_tuning *t, const pare_model *teacher, pare_mode
     return PARE_OK;
 }
 
+pare_status pare_tuning_end(const pare_tuning *t)
+{
+    if (!t->wanted || t->last.end != PARE_DISTILL_INTERRUPTED) return PARE_OK;
+    return PARE_FAIL(t->tool->ctx, MISSED,
+                     "%s: interrupted: it holds the best of %lld step%s of the last training",
+                     t->o->output, (long long)t->last.steps, t->last.steps == 1 ? "" : "s");
+}
+
 /* --- what is said of it --- */
 
 void pare_tuning_put(const pare_tuning *t, json_t *row)

@@ -50,6 +50,9 @@ PARE_NODISCARD pare_status pare_tuning_run(pare_tuning *tuning, const pare_model
                                            pare_model *student, int64_t step, double kept,
                                            const char *of);
 
+/* After all is written: PARE_MISSED where the last training was interrupted. */
+PARE_NODISCARD pare_status pare_tuning_end(const pare_tuning *tuning);
+
 /* Puts "distilled" into a model's facts. */
 void pare_tuning_put(const pare_tuning *tuning, json_t *row);
 /* The recipe with what decides the training; NULL: out of memory. */

@@ -50,6 +50,7 @@ static pare_status read_options(job *j)
                                      .per_layer = o->scope == 1,
                                      .fixed_order = o->no_permutation,
                                      .threads = (int)o->common.threads,
+                                     .comm = j->tool->comm,
                                      .refit = !o->no_refit,
                                      .seed = (uint64_t)o->seed,
                                      .keep_user = j};
@@ -68,6 +69,7 @@ static pare_status read_model(job *j)
     pare_tool *tool = j->tool;
     PARE_TRY(pare_onnx_read(tool->ctx, &j->model, tool->arg[0]));
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], j->hash, &j->bytes));
+    PARE_TRY(pare_comm_same(tool->comm, "model", j->hash, strlen(j->hash)));
     PARE_TRY(pare_prune_prepare(tool->ctx, j->model));
     PARE_TRY(pare_graph_all_nodes(j->model->graph, &tool->arena, &j->node, &j->node_count));
     j->kept = pare_arena_alloc(&tool->arena, (size_t)j->node_count + 1, sizeof *j->kept);
@@ -274,6 +276,8 @@ static pare_status run_one(job *j, const char *path, json_t *list)
     json_t *facts = NULL;
     PARE_TRY(prune(j));
     PARE_TRY(pare_ctx_poll(j->tool->ctx));
+    PARE_TRY(pare_comm_settle(j->tool->comm, PARE_OK)); /* before it is written */
+    if (!pare_tool_leads(j->tool)) return PARE_OK;
     PARE_TRY(pare_onnx_write(j->tool->ctx, j->model, path, &writing));
     PARE_TRY(report(j, path, &facts));
     json_array_append_new(list, facts);
@@ -312,6 +316,7 @@ static pare_status say_memory(const job *j)
     size_t bytes;
     const pare_score_data data = {.sample_count = j->options.sample_count,
                                   .threads = j->options.threads,
+                                  .comm = j->options.comm,
                                   .refits = j->options.refit};
     if (!j->options.data) return PARE_OK;
     PARE_TRY(pare_prune_memory(j->tool->ctx, j->model, &data, false, false, &bytes));
@@ -330,9 +335,11 @@ pare_status pare_prune_weights(pare_tool *tool, const pare_prune_options *o)
     if (st == PARE_OK && wanted(&j)) st = say_memory(&j);
     if (st == PARE_OK && wanted(&j))
         st = o->sweep ? pare_prune_sweep(tool, o, run_value, &j) : run_one(&j, o->output, list);
-    if (st == PARE_OK) put_facts(&j, list);
+    const bool says = st == PARE_OK && pare_tool_leads(tool);
+    if (says) put_facts(&j, list);
     const pare_source seen = pare_tuning_seen(&j.tuning, &j.source);
-    if (st == PARE_OK && json_array_size(list)) st = pare_prune_finish(tool, o, &seen, list);
+    if (says && json_array_size(list)) st = pare_prune_finish(tool, o, &seen, list);
+    if (st == PARE_OK) st = pare_tuning_end(&j.tuning);
     pare_tuning_close(&j.tuning);
     json_decref(list);
     pare_source_close(&j.source);

@@ -20,6 +20,7 @@ typedef struct models_entry {
 typedef struct variant_entry {
     const char *name;
     const pare_yaml *steps;
+    int64_t ranks, gpus, nodes; /* 0: not given */
 } variant_entry;
 
 static const pare_yaml_key model_keys[] = {
@@ -31,6 +32,9 @@ static const pare_yaml_key model_keys[] = {
 static const pare_yaml_key variant_keys[] = {
     {"name", PARE_YAML_TEXT, true, offsetof(variant_entry, name), NULL},
     {"steps", PARE_YAML_ENTRIES, true, offsetof(variant_entry, steps), NULL},
+    {"ranks", PARE_YAML_COUNT, false, offsetof(variant_entry, ranks), NULL},
+    {"gpus", PARE_YAML_COUNT, false, offsetof(variant_entry, gpus), NULL},
+    {"nodes", PARE_YAML_COUNT, false, offsetof(variant_entry, nodes), NULL},
     {0},
 };
 
@@ -59,6 +63,7 @@ static const pare_yaml_key zoo_keys[] = {
     {"limits", PARE_YAML_PARTS, false, 0, limit_keys},
     {"goals", PARE_YAML_PARTS, false, 0, goal_keys},
     {"slurm", PARE_YAML_ENTRIES, false, FIELD(slurm), NULL},
+    {"launcher", PARE_YAML_TEXT, false, FIELD(zoo.launcher), NULL},
     {0},
 };
 #undef FIELD
@@ -331,6 +336,39 @@ static int count_of(const pare_yaml *list)
     return count;
 }
 
+/* What the variant's processes are; without a number of them one a GPU, or one a machine. */
+static pare_status read_ranks(const pare_zoo_reader *r, const pare_yaml *entry,
+                              const variant_entry *says, pare_zoo_variant *out)
+{
+    enum { MOST = 4096 };
+    const int64_t nodes = says->nodes ? says->nodes : 1, each = says->gpus ? says->gpus : 1;
+    const int64_t numbers[] = {says->ranks, says->gpus, says->nodes};
+    static const char *const keys[] = {"ranks", "gpus", "nodes"};
+    bool shares = !r->zoo.latency;
+    for (int i = 0; i < 3; i++)
+        if (numbers[i] > MOST)
+            return PARE_FAIL(r->arena->ctx, INPUT, "%s:%d: %s: %lld, expected 1 to %d", r->path,
+                             pare_yaml_find(entry, keys[i])->line, keys[i], (long long)numbers[i],
+                             MOST);
+    const int64_t ranks = says->ranks ? says->ranks : nodes * each;
+    for (int i = 0; i < out->step_count; i++) shares |= out->steps[i].shares;
+    if (ranks % nodes || ranks > MOST)
+        return PARE_FAIL(r->arena->ctx, INPUT,
+                         "%s:%d: variant '%s': %lld ranks on %lld nodes, expected a multiple of "
+                         "the nodes, at most %d",
+                         r->path, entry->line, out->name, (long long)ranks, (long long)nodes, MOST);
+    if (ranks > 1 && !shares)
+        return PARE_FAIL(r->arena->ctx, INPUT,
+                         "%s:%d: variant '%s': %lld ranks, but none of its steps can be shared: "
+                         "expected distill, prune (without latency or training), or 'latency: "
+                         "false' for the validation",
+                         r->path, entry->line, out->name, (long long)ranks);
+    out->ranks = (int)ranks;
+    out->gpus = (int)says->gpus;
+    out->nodes = (int)nodes;
+    return PARE_OK;
+}
+
 static pare_status read_variant(const pare_zoo_reader *r, const pare_yaml *entry,
                                 const pare_zoo_variant *before, int count, pare_zoo_variant *out)
 {
@@ -345,7 +383,7 @@ static pare_status read_variant(const pare_zoo_reader *r, const pare_yaml *entry
         PARE_TRY(pare_zoo_read_step(r, step, at->text, at->line));
         PARE_TRY(check_data(r, step));
     }
-    return PARE_OK;
+    return read_ranks(r, entry, &says, out);
 }
 
 static pare_status read_variants(pare_zoo_reader *r)

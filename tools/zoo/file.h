@@ -21,12 +21,16 @@ typedef struct pare_zoo_step {
     bool takes_data; /* it gets the zoo's data: it names none of its own and can use them */
     bool trains;     /* it is kept while it runs, and continues after a kill */
     bool times;      /* it measures latency, so that nothing may run beside it */
+    bool shares;     /* several processes can share it */
 } pare_zoo_step;
 
 typedef struct pare_zoo_variant {
     const char *name; /* letters, digits and "_-+."; no two of one name */
     const pare_zoo_step *steps;
     int step_count; /* at least 1 */
+    int ranks;      /* processes of each step that shares, 1 or more */
+    int gpus;       /* that a batch system is asked for on each node; 0: none */
+    int nodes;      /* machines, 1 or more; ranks are a multiple of it */
 } pare_zoo_variant;
 
 /* Paths are seen from where pare was started, not from the zoo's file. */
@@ -59,9 +63,10 @@ typedef struct pare_zoo {
     int variant_count; /* at least 1 */
     pare_zoo_limits limits;
     pare_zoo_goals goals;
-    int64_t samples;   /* of test; -1: all */
-    bool latency;      /* validate measures it */
-    bool any_accuracy; /* validate takes models near chance, too */
+    int64_t samples;      /* of test; -1: all */
+    bool latency;         /* validate measures it */
+    bool any_accuracy;    /* validate takes models near chance, too */
+    const char *launcher; /* words that start ranks in a batch system's job; NULL: mpirun */
     const char **slurm;
     int slurm_count; /* words for sbatch */
 } pare_zoo;

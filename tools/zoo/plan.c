@@ -81,7 +81,9 @@ const char *pare_zoo_node_command(pare_arena *arena, const pare_zoo_node *node)
         to = put_word(to, node->words[i]);
     }
     *to = 0;
-    return text;
+    return node->ranks > 1
+               ? pare_arena_printf(arena, "%s -n %d %s", node->launcher, node->ranks, text)
+               : text;
 }
 
 /* --- keys --- */
@@ -200,7 +202,9 @@ typedef struct maker {
     keys keys;
     int *slot; /* hash table of nodes by key: place + 1, 0 where empty */
     size_t slots;
-    int *task_nodes; /* of all tasks, one after the other */
+    int *task_nodes;            /* of all tasks, one after the other */
+    const pare_zoo_step **step; /* (nodes) NULL: validate */
+    const pare_zoo_task **task; /* (nodes) the first that needs it */
 } maker;
 
 /* The slot that holds the node of a key, or is to hold it. */
@@ -225,7 +229,10 @@ static void common_words(const maker *m, pare_zoo_argv *w, const pare_zoo_node *
     if (m->o.device) pare_zoo_argv_add(w, "--device", m->o.device);
     /* latency of a validation is that of one thread, as long as no one says more */
     if (!m->o.threads || (node->alone && !node->output)) return;
-    pare_zoo_argv_add(w, "--threads", pare_arena_printf(m->arena, "%lld", (long long)m->o.threads));
+    const int64_t here = node->ranks / m->zoo->variants[node->variant].nodes; /* of a machine */
+    const int64_t threads = here > 1 ? m->o.threads / here : m->o.threads;
+    pare_zoo_argv_add(w, "--threads",
+                      pare_arena_printf(m->arena, "%lld", (long long)(threads ? threads : 1)));
 }
 
 /* What the step's author wrote is last, after it nothing of ours: a "--" of his ends options.
@@ -268,7 +275,7 @@ static pare_status judge_words(maker *m, pare_zoo_node *node, const char *varian
                           pare_arena_printf(m->arena, "%lld", (long long)m->zoo->samples));
     if (m->zoo->latency) pare_zoo_argv_add(&w, "--latency", NULL);
     if (m->zoo->any_accuracy) pare_zoo_argv_add(&w, "--any-accuracy", NULL);
-    if (m->o.cache) pare_zoo_argv_add(&w, "--cache", m->o.cache);
+    if (m->o.cache && node->ranks < 2) pare_zoo_argv_add(&w, "--cache", m->o.cache);
     if (m->o.append) pare_zoo_argv_add(&w, "--append", m->o.append);
     common_words(m, &w, node);
     return pare_zoo_argv_end(&w, &node->words, &node->word_count);
@@ -299,29 +306,59 @@ static pare_status need_node(maker *m, pare_hash key, int parent, const pare_zoo
     return node->facts && node->log && (node->output || !writes) ? PARE_OK : PARE_MEMORY;
 }
 
+/* Who needs the node, and in how many processes; a node that variants share has the fewest. */
+static void note(maker *m, int at, const pare_zoo_task *task, const pare_zoo_step *step, int ranks,
+                 bool fresh)
+{
+    pare_zoo_node *node = &m->plan->nodes[at];
+    if (fresh || ranks < node->ranks) node->ranks = ranks;
+    if (!fresh) return;
+    m->step[at] = step;
+    m->task[at] = task;
+}
+
 static pare_status add_step(maker *m, const pare_zoo_task *task, const pare_zoo_step *step,
                             pare_hash *key, int *at)
 {
     const pare_zoo_model *model = &m->zoo->models[task->model];
-    const char *input = *at < 0 ? model->file : m->plan->nodes[*at].output;
+    const int ranks = step->shares ? m->zoo->variants[task->variant].ranks : 1;
     bool fresh;
     PARE_TRY(key_step(&m->keys, key, step, model));
     PARE_TRY(need_node(m, *key, *at, task, step->command->name, true, at, &fresh));
-    if (!fresh) return PARE_OK;
-    pare_zoo_node *node = &m->plan->nodes[*at];
-    node->alone = step->times;
-    return step_words(m, node, step, input);
+    note(m, *at, task, step, ranks, fresh);
+    if (fresh) m->plan->nodes[*at].alone = step->times;
+    return PARE_OK;
+}
+
+/* Ranks of a validation: each has a batch at least, and latency is of one process. */
+static int judges_of(const pare_zoo *zoo, const pare_zoo_variant *v)
+{
+    enum { BATCH = 64 };
+    const int64_t batches = zoo->samples > 0 ? (zoo->samples + BATCH - 1) / BATCH : v->ranks;
+    if (zoo->latency) return 1;
+    return batches < v->ranks ? (int)batches : v->ranks;
 }
 
 static pare_status add_judgement(maker *m, const pare_zoo_task *task, pare_hash *key, int *at)
 {
+    const int ranks = judges_of(m->zoo, &m->zoo->variants[task->variant]);
     bool fresh;
     PARE_TRY(key_judge(&m->keys, key, m->zoo, &m->zoo->models[task->model]));
     PARE_TRY(need_node(m, *key, *at, task, "validate", false, at, &fresh));
-    if (!fresh) return PARE_OK;
-    pare_zoo_node *node = &m->plan->nodes[*at];
-    node->alone = m->zoo->latency;
-    return judge_words(m, node, task->link);
+    note(m, *at, task, NULL, ranks, fresh);
+    if (fresh) m->plan->nodes[*at].alone = m->zoo->latency;
+    return PARE_OK;
+}
+
+/* Once it is known who needs the node. */
+static pare_status make_words(maker *m, int at)
+{
+    pare_zoo_node *node = &m->plan->nodes[at];
+    const char *file = m->zoo->models[node->model].file;
+    node->launcher = m->o.batch && m->zoo->launcher ? m->zoo->launcher : "mpirun";
+    if (!m->step[at]) return judge_words(m, node, m->task[at]->link);
+    return step_words(m, node, m->step[at],
+                      node->parent < 0 ? file : m->plan->nodes[node->parent].output);
 }
 
 static pare_status add_task(maker *m, int model, int variant, pare_hash key)
@@ -383,7 +420,9 @@ static pare_status reserve(maker *m)
     if (!m->plan || !m->slot || !m->task_nodes) return PARE_MEMORY;
     m->plan->nodes = pare_arena_alloc(m->arena, nodes, sizeof *m->plan->nodes);
     m->plan->tasks = pare_arena_alloc(m->arena, models * variants, sizeof *m->plan->tasks);
-    return m->plan->nodes && m->plan->tasks ? PARE_OK : PARE_MEMORY;
+    m->step = pare_arena_alloc(m->arena, nodes, sizeof(const pare_zoo_step *));
+    m->task = pare_arena_alloc(m->arena, nodes, sizeof(const pare_zoo_task *));
+    return m->plan->nodes && m->plan->tasks && m->step && m->task ? PARE_OK : PARE_MEMORY;
 }
 
 pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out, const pare_zoo *zoo,
@@ -405,6 +444,7 @@ pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out, const par
         PARE_TRY(key_model(&m.keys, &key, zoo->models[i].file));
         for (int j = 0; j < zoo->variant_count; j++) PARE_TRY(add_task(&m, i, j, key));
     }
+    for (int i = 0; i < m.plan->node_count; i++) PARE_TRY(make_words(&m, i));
     PARE_TRY(check_links(&m));
     *out = m.plan;
     return PARE_OK;

@@ -9,17 +9,19 @@
 #include "tools/zoo/file.h"
 
 typedef struct pare_zoo_node {
-    char key[33];       /* 32 hex digits: what decides its result, and nothing else */
-    int parent;         /* node before it; -1: it starts from the model. Always a smaller index */
-    int model, variant; /* of the first task that needs it */
-    const char *verb;   /* "prune", "distill", "quantize", "validate" */
-    const char **words; /* as they are after "pare", the verb first; NULL-ended */
-    int word_count;     /* without the NULL */
-    const char *folder; /* out/steps/<key> */
-    const char *output; /* the model it writes; NULL: none (validate) */
-    const char *facts;  /* what --json writes */
-    const char *log;    /* for what it prints */
-    bool alone;         /* measures latency: nothing may run beside it */
+    char key[33];         /* 32 hex digits: what decides its result, and nothing else */
+    int parent;           /* node before it; -1: it starts from the model. Always a smaller index */
+    int model, variant;   /* of the first task that needs it */
+    const char *verb;     /* "prune", "distill", "quantize", "validate" */
+    const char **words;   /* as they are after "pare", the verb first; NULL-ended */
+    int word_count;       /* without the NULL */
+    const char *folder;   /* out/steps/<key> */
+    const char *output;   /* the model it writes; NULL: none (validate) */
+    const char *facts;    /* what --json writes */
+    const char *log;      /* for what it prints */
+    bool alone;           /* measures latency: nothing may run beside it */
+    int ranks;            /* processes that share it, 1 or more: the fewest of the variants' */
+    const char *launcher; /* words that start them, before -n RANKS */
 } pare_zoo_node;
 
 typedef struct pare_zoo_task {
@@ -46,20 +48,21 @@ typedef struct pare_zoo_plan_options {
     const char *machine; /* name of the device that steps run on; NULL: the CPU */
     const char *isa;     /* instruction set that steps run on; NULL: this processor's */
     const char *version; /* NULL: PARE_VERSION */
+    bool batch;          /* in a batch system's job: the zoo's own launcher starts ranks */
 } pare_zoo_plan_options;
 
 /* In the arena. A key is the hash of version, instruction set and machine, the key of the node
    before it (or the content of the model's file with its external data), the command, its options
-   and the content of every file they name. Threads, folders, tables, limits and goals are no part
-   of it. A model that cannot be read gets keys from the file's bytes: its first step says what is
-   wrong. PARE_INPUT: tasks whose links would have one name; PARE_IO: a data set that cannot be
-   read. */
+   and the content of every file they name. Threads, ranks, folders, tables, limits and goals
+   are no part of it. A model that cannot be read gets keys from the file's bytes: its first step
+   says what is wrong. PARE_INPUT: tasks whose links would have one name; PARE_IO: a data set that
+   cannot be read. */
 PARE_NODISCARD pare_status pare_zoo_plan_make(pare_arena *arena, pare_zoo_plan **out,
                                               const pare_zoo *zoo,
                                               const pare_zoo_plan_options *options);
 
-/* The command line of a node as a shell takes it, quoted where needed: "pare prune a.onnx ...". In
-   the arena; NULL with the message set. */
+/* The command line of a node as a shell takes it, quoted where needed: "pare prune a.onnx ...", of
+   several ranks "mpirun -n 4 pare ...". In the arena; NULL with the message set. */
 const char *pare_zoo_node_command(pare_arena *arena, const pare_zoo_node *node);
 
 /* --- a command line that grows in an arena --- */

@@ -105,8 +105,10 @@ _Noreturn static void live(const pare_process_job *job, int result, pid_t caller
     else
         (void)PARE_FAIL(&ctx, IO, "%s: cannot be written: %s", job->log, strerror(errno));
     v.seconds = pare_seconds() - start;
-    if (*stopped && v.status == PARE_OK) /* a training that is stopped writes what it has */
+    if (*stopped && (v.status == PARE_OK || v.status == PARE_MISSED)) {
+        pare_ctx_clear(&ctx); /* a training that is stopped writes what it has */
         v.status = PARE_FAIL(&ctx, INTERRUPTED, "interrupted");
+    }
     memcpy(v.message, ctx.message, sizeof v.message);
     fflush(NULL);
     _exit(write(result, &v, sizeof v) == sizeof v ? 0 : 1);
@@ -216,8 +218,7 @@ static void judge(pare_process *p, pare_process_result *r, int status)
 {
     verdict v;
     const bool told = read(p->pipe, &v, sizeof v) == sizeof v;
-    if (told && p->job.seconds > 0 && v.seconds > p->job.seconds &&
-        p->killed == PARE_OUTCOME_DONE)
+    if (told && p->job.seconds > 0 && v.seconds > p->job.seconds && p->killed == PARE_OUTCOME_DONE)
         p->killed = PARE_OUTCOME_TIME;
     if (p->killed != PARE_OUTCOME_DONE) {
         say_limit(p, r);

@@ -108,17 +108,20 @@ const char *pare_zoo_batch_ranges(pare_arena *arena, const int *numbers, int cou
     return copy;
 }
 
-/* The words that were given, one by one; --exclusive only where the caller wants those, too. */
+/* The words of a text, one by one; --exclusive only where the caller wants those, too. */
+static pare_status add_words(pare_arena *arena, pare_zoo_argv *w, const char *text, bool exclusive)
+{
+    char *copy = pare_arena_strdup(arena, text), *rest = NULL;
+    if (!copy) return PARE_MEMORY;
+    for (char *word = strtok_r(copy, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest))
+        if (exclusive || strncmp(word, "--exclusive", 11) != 0) pare_zoo_argv_add(w, word, NULL);
+    return PARE_OK;
+}
+
 static pare_status add_given(pare_arena *arena, pare_zoo_argv *w, const pare_zoo_batch *b,
                              bool exclusive)
 {
-    for (int i = 0; i < b->word_count; i++) {
-        char *copy = pare_arena_strdup(arena, b->words[i]), *rest = NULL;
-        if (!copy) return PARE_MEMORY;
-        for (char *word = strtok_r(copy, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest))
-            if (exclusive || strncmp(word, "--exclusive", 11) != 0)
-                pare_zoo_argv_add(w, word, NULL);
-    }
+    for (int i = 0; i < b->word_count; i++) PARE_TRY(add_words(arena, w, b->words[i], exclusive));
     return PARE_OK;
 }
 
@@ -175,15 +178,16 @@ static void begin(jobs *j, pare_zoo_argv *w, const char *part, const char *log)
     pare_zoo_argv_add(w, pare_arena_printf(j->arena, "--output=%s/slurm/%s", b->folder, log), NULL);
 }
 
-/* Tasks `from` to `to` - 1 of the list; the number of the first but its place within the array. */
-static pare_status submit_array(jobs *j, int from, int to, int offset)
+/* These tasks, and what they ask for; offset: the number of a task but its place in the array. */
+static pare_status submit_array(jobs *j, const int *tasks, int count, int offset, const char *ask)
 {
     const pare_zoo_batch *b = j->batch;
     pare_zoo_argv w;
-    const char *ranges = pare_zoo_batch_ranges(j->arena, b->tasks + from, to - from, offset);
+    const char *ranges = pare_zoo_batch_ranges(j->arena, tasks, count, offset);
     if (!ranges) return PARE_MEMORY;
     begin(j, &w, "", "%A_%a.log");
     pare_zoo_argv_add(&w, pare_arena_printf(j->arena, "--array=%s", ranges), NULL);
+    PARE_TRY(add_words(j->arena, &w, ask, true));
     if (b->exclusive && !says_sharing(b)) pare_zoo_argv_add(&w, "--exclusive", NULL);
     const char *run =
         pare_arena_printf(j->arena, "exec %s $((%d + SLURM_ARRAY_TASK_ID))", b->task_run, offset);
@@ -204,18 +208,35 @@ static pare_status submit_merge(jobs *j)
     return st;
 }
 
-static pare_status submit_all(jobs *j, int size)
+/* Tasks that ask for the same, in as many arrays as that takes. */
+static pare_status submit_alike(jobs *j, const int *tasks, int count, const char *ask, int size)
 {
-    const pare_zoo_batch *b = j->batch;
-    for (int from = 0, to; from < b->task_count; from = to) {
-        const int offset = b->tasks[from];
-        for (to = from; to < b->task_count && b->tasks[to] - offset < size;) to++;
+    for (int from = 0, to; from < count; from = to) {
+        const int offset = tasks[from];
+        for (to = from; to < count && tasks[to] - offset < size;) to++;
         if (j->count == MOST_ARRAYS)
             return PARE_FAIL(
                 j->arena->ctx, INPUT,
                 "--slurm: %d tasks do not fit into %d arrays of %d; raise MaxArraySize",
-                b->task_count, MOST_ARRAYS, size);
-        PARE_TRY(submit_array(j, from, to, offset));
+                j->batch->task_count, MOST_ARRAYS, size);
+        PARE_TRY(submit_array(j, tasks + from, to - from, offset, ask));
+    }
+    return PARE_OK;
+}
+
+static pare_status submit_all(jobs *j, int size)
+{
+    const pare_zoo_batch *b = j->batch;
+    int *alike = pare_arena_alloc(j->arena, (size_t)b->task_count, sizeof *alike);
+    if (!alike) return PARE_MEMORY;
+    for (int first = 0; first < b->task_count; first++) {
+        const char *ask = b->ask[first];
+        int count = 0;
+        bool had = false;
+        for (int i = 0; i < first && !had; i++) had = !strcmp(b->ask[i], ask);
+        for (int i = first; i < b->task_count && !had; i++)
+            if (!strcmp(b->ask[i], ask)) alike[count++] = b->tasks[i];
+        PARE_TRY(submit_alike(j, alike, count, ask, size));
     }
     return submit_merge(j);
 }
@@ -331,6 +352,29 @@ static pare_status sbatch_words(pare_arena *arena, pare_zoo_batch *b, const pare
     return pare_zoo_argv_end(&w, &b->words, &b->word_count);
 }
 
+/* What the variant of a task asks for; "" where one process on one machine is all. */
+static const char *ask_of(pare_arena *arena, const pare_zoo_variant *v)
+{
+    const char *text = v->ranks < 2 && v->nodes < 2 ? ""
+                       : v->nodes < 2
+                           ? pare_arena_printf(arena, "--nodes=1 --ntasks=%d", v->ranks)
+                           : pare_arena_printf(arena, "--nodes=%d --ntasks=%d --ntasks-per-node=%d",
+                                               v->nodes, v->ranks, v->ranks / v->nodes);
+    if (text && v->gpus) text = pare_arena_printf(arena, "%s --gpus-per-node=%d", text, v->gpus);
+    return text;
+}
+
+static pare_status ask_all(pare_arena *arena, pare_zoo_batch *b, const pare_zoo *zoo)
+{
+    b->ask = pare_arena_alloc(arena, (size_t)b->task_count, sizeof *b->ask);
+    if (!b->ask) return PARE_MEMORY;
+    for (int i = 0; i < b->task_count; i++) {
+        b->ask[i] = ask_of(arena, &zoo->variants[b->tasks[i] % zoo->variant_count]);
+        if (!b->ask[i]) return PARE_MEMORY;
+    }
+    return PARE_OK;
+}
+
 pare_status pare_zoo_submit(pare_arena *arena, const pare_zoo_submission *s)
 {
     char program[4096];
@@ -343,6 +387,7 @@ pare_status pare_zoo_submit(pare_arena *arena, const pare_zoo_submission *s)
     if (n <= 0) return PARE_FAIL(arena->ctx, IO, "/proc/self/exe: cannot be read");
     program[n] = 0;
     PARE_TRY(sbatch_words(arena, &batch, s));
+    PARE_TRY(ask_all(arena, &batch, s->zoo));
     batch.task_run = line_of(arena, s, program, true);
     batch.merge_run = line_of(arena, s, program, false);
     if (!batch.task_run || !batch.merge_run) return PARE_MEMORY;

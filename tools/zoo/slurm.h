@@ -12,6 +12,7 @@ typedef struct pare_zoo_batch {
     const char *folder; /* of results; logs go to its slurm/ */
     const int *tasks;   /* to submit, ascending */
     int task_count;     /* at least 1 */
+    const char **ask;   /* (task_count) words of sbatch for a task's ranks, "" where it has one */
     const char **words; /* for sbatch, as they were given: each may hold several, separated by
                            spaces */
     int word_count;
@@ -22,7 +23,8 @@ typedef struct pare_zoo_batch {
 } pare_zoo_batch;
 
 /* Submits, and prints the numbers of the jobs and how to watch them. An array holds as many tasks
-   as Slurm allows; there are as many arrays as that takes. PARE_UNSUPPORTED: Slurm is not there or
+   as Slurm allows, all of the same number of ranks, GPUs and nodes; there are as many arrays as
+   that takes. PARE_UNSUPPORTED: Slurm is not there or
    its controller does not answer; PARE_INPUT: it refused a job, with its words; none is left
    submitted. */
 PARE_NODISCARD pare_status pare_zoo_batch_submit(pare_arena *arena, const pare_zoo_batch *batch);

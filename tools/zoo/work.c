@@ -6,6 +6,7 @@
 #include "formats/json.h"
 #include "runtime/base/version.h"
 #include "tools/zoo/journal.h"
+#include "tools/zoo/launch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -73,18 +74,25 @@ static pare_status clear(pare_ctx *ctx, const pare_zoo_node *node)
     return PARE_OK;
 }
 
+static pare_status run_once(pare_ctx *ctx, const pare_zoo_work *w)
+{
+    const pare_zoo_node *n = w->node;
+    return n->ranks > 1 ? pare_zoo_launch(ctx, n)
+                        : w->run(ctx, (char *const *)n->words, n->word_count);
+}
+
 /* A checkpoint that cannot be gone on from, cut or of another machine, is no fault of the model:
    the step begins again. */
 static pare_status run(pare_ctx *ctx, const pare_zoo_work *w)
 {
     const pare_zoo_node *n = w->node;
-    const pare_status st = w->run(ctx, (char *const *)n->words, n->word_count);
-    if (st != PARE_INPUT || !strstr(ctx->message, n->folder) || !strstr(ctx->message, ".pare:"))
-        return st;
+    const pare_status st = run_once(ctx, w);
+    const bool refused = st == PARE_INPUT || (st == PARE_IO && n->ranks > 1);
+    if (!refused || !strstr(ctx->message, n->folder) || !strstr(ctx->message, ".pare:")) return st;
     pare_log(ctx, PARE_LOG_WARNING, "%s; the step begins again", ctx->message);
     pare_zoo_drop_checkpoints(n);
     pare_ctx_clear(ctx);
-    return w->run(ctx, (char *const *)n->words, n->word_count);
+    return run_once(ctx, w);
 }
 
 pare_status pare_zoo_work_do(pare_ctx *ctx, void *user)
