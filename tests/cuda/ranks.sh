@@ -87,6 +87,12 @@ wait $!
 works continues mpirun 4 $mlp --resume
 same continues "$nccl"
 
+# --- what the doctor says ---
+works doctor "$pare" doctor
+says doctor_version "NCCL      2.27.3"
+works doctor_absent env SIMT_NCCL=absent "$pare" doctor
+says doctor_absent_says "NCCL      GPUs of several processes go through MPI: libnccl.so.2 was not found"
+
 # --- what fails ---
 # in_one RANK NAME/N: two processes, in one of which the N-th call of this name fails
 in_one() {
