@@ -124,6 +124,12 @@ clear_out
 works no_id in_one 0 ncclGetUniqueId/1
 says_once no_id "${by_mpi}ncclGetUniqueId failed in rank 0: unhandled cuda error"
 same no_id mpi
+join=ncclCommInitRankConfig
+SIMT_FAIL=$join/1:719 together none_joins 2 mpi "${by_mpi}$join failed in rank 0: unhandled cuda error" $mlp
+clear_out
+works one_does_not_join in_one 1 $join/1 # the other waits 30 seconds for it
+says_once one_does_not_join "${by_mpi}$join failed in rank 1: unhandled cuda error"
+same one_does_not_join mpi
 
 # --- a process that is killed: the job ends within seconds, and nothing is written ---
 clear_out
