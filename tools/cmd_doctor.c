@@ -89,6 +89,17 @@ static void show_blas(pare_tool *tool, json_t *gpu)
     pare_ctx_clear(tool->ctx);
 }
 
+static void show_nccl(pare_tool *tool, json_t *gpu)
+{
+    char version[64];
+    bool found = pare_gpu_nccl(tool->ctx, version, sizeof version) == PARE_OK;
+    pare_print(stdout, "NCCL      %s%s\n",
+               found ? version : "GPUs of several processes go through MPI: ",
+               found ? "" : tool->ctx->message);
+    if (found) json_object_set_new(gpu, "nccl", json_string(version));
+    pare_ctx_clear(tool->ctx);
+}
+
 /* What the build has, what the driver offers. */
 static pare_status show_gpus(pare_tool *tool)
 {
@@ -112,6 +123,7 @@ static pare_status show_gpus(pare_tool *tool)
     json_object_update_new(gpu, json_pack("{s:s, s:s, s:s}", "code", code, "runtime", runtime,
                                           "driver", facts.driver ? driver : "none"));
     show_blas(tool, gpu);
+    show_nccl(tool, gpu);
     return list_gpus(tool, &facts, list);
 }
 

@@ -35,6 +35,10 @@ PARE_NODISCARD pare_status pare_cuda_name(pare_ctx *ctx, int index, char *text, 
 /* The file that cuBLASLt was found in; PARE_UNSUPPORTED where it is not there (blas.h). */
 PARE_NODISCARD pare_status pare_cuda_blas_path(pare_ctx *ctx, char *text, size_t bytes);
 
+/* The version of NCCL, "2.27.3"; PARE_UNSUPPORTED where it is not there, or too old (comm/nccl.h).
+ */
+PARE_NODISCARD pare_status pare_cuda_nccl(pare_ctx *ctx, char *text, size_t bytes);
+
 /* The installed driver, and the libraries that products run on, which it opens (blas.h): "driver
    580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0"; "none" for what is not there. */
 void pare_cuda_library_versions(pare_ctx *ctx, pare_device *device, char *text, size_t bytes);

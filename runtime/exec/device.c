@@ -35,6 +35,11 @@ pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
     return pare_cuda_blas_path(ctx, text, bytes);
 }
 
+pare_status pare_gpu_nccl(pare_ctx *ctx, char *text, size_t bytes)
+{
+    return pare_cuda_nccl(ctx, text, bytes);
+}
+
 const char *pare_device_versions(pare_ctx *ctx, pare_device *device)
 {
     if (!device->versions[0])
@@ -84,6 +89,12 @@ pare_status pare_gpu_name(pare_ctx *ctx, int index, char *text, size_t bytes, si
 }
 
 pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
+{
+    (void)text, (void)bytes;
+    return PARE_FAIL(ctx, UNSUPPORTED, "%s", without);
+}
+
+pare_status pare_gpu_nccl(pare_ctx *ctx, char *text, size_t bytes)
 {
     (void)text, (void)bytes;
     return PARE_FAIL(ctx, UNSUPPORTED, "%s", without);

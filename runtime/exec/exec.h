@@ -304,6 +304,9 @@ PARE_NODISCARD pare_status pare_gpu_name(pare_ctx *ctx, int index, char *text, s
 /* The file of cuBLASLt; PARE_UNSUPPORTED, with the cure, where it was not found. */
 PARE_NODISCARD pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes);
 
+/* The version of NCCL; PARE_UNSUPPORTED where it is not there, or too old. */
+PARE_NODISCARD pare_status pare_gpu_nccl(pare_ctx *ctx, char *text, size_t bytes);
+
 /* Cores this process may use. */
 int pare_cpu_cores(void);
 

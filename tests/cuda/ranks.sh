@@ -87,6 +87,12 @@ wait $!
 works continues mpirun 4 $mlp --resume
 same continues "$nccl"
 
+# --- what the doctor says ---
+works doctor "$pare" doctor
+says doctor_version "NCCL      2.27.3"
+works doctor_absent env SIMT_NCCL=absent "$pare" doctor
+says doctor_absent_says "NCCL      GPUs of several processes go through MPI: libnccl.so.2 was not found"
+
 # --- what fails ---
 # in_one RANK NAME/N: two processes, in one of which the N-th call of this name fails
 in_one() {
@@ -118,6 +124,12 @@ clear_out
 works no_id in_one 0 ncclGetUniqueId/1
 says_once no_id "${by_mpi}ncclGetUniqueId failed in rank 0: unhandled cuda error"
 same no_id mpi
+join=ncclCommInitRankConfig
+SIMT_FAIL=$join/1:719 together none_joins 2 mpi "${by_mpi}$join failed in rank 0: unhandled cuda error" $mlp
+clear_out
+works one_does_not_join in_one 1 $join/1 # the other waits 30 seconds for it
+says_once one_does_not_join "${by_mpi}$join failed in rank 1: unhandled cuda error"
+same one_does_not_join mpi
 
 # --- a process that is killed: the job ends within seconds, and nothing is written ---
 clear_out

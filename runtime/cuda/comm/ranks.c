@@ -88,7 +88,7 @@ static pare_status check(pare_ctx *ctx, pare_device_ranks *r, int status, const 
 
 /* --- joining --- */
 
-static pare_status find(pare_ctx *ctx, char *library, size_t bytes)
+pare_status pare_cuda_nccl(pare_ctx *ctx, char *text, size_t bytes)
 {
     pare_nccl_api api;
     int version;
@@ -96,7 +96,15 @@ static pare_status find(pare_ctx *ctx, char *library, size_t bytes)
     if (version < PARE_NCCL_OLDEST)
         return PARE_FAIL(ctx, UNSUPPORTED,
                          "the installed NCCL is older than 2.14: its version is %d", version);
-    snprintf(library, bytes, "nccl %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    snprintf(text, bytes, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    return PARE_OK;
+}
+
+static pare_status find(pare_ctx *ctx, char *library, size_t bytes)
+{
+    char version[32];
+    PARE_TRY(pare_cuda_nccl(ctx, version, sizeof version));
+    snprintf(library, bytes, "nccl %s", version);
     return PARE_OK;
 }
 
