@@ -102,12 +102,25 @@ static bool equal(const pare_view *whole, const pare_view *part, int axis, int64
     return true;
 }
 
+/* The whole node's output, in memory of its own: what it took is free while the parts run. */
+static pare_status run_whole(const pare_plan *of, const pare_shard_cut *cut, pare_view *y)
+{
+    trial t = {0};
+    pare_status st = run_node(&t, of, cut, -1, y);
+    const size_t bytes = st == PARE_OK ? pare_view_bytes(y) : 0;
+    void *copy = st == PARE_OK ? pare_alloc(of->ctx, bytes, 1) : NULL;
+    if (copy) memcpy(copy, y->data, bytes);
+    if (st == PARE_OK && !copy) st = PARE_MEMORY;
+    y->data = copy;
+    close_trial(&t);
+    return st;
+}
+
 pare_status pare_shard_trial(const pare_plan *plan, const pare_shard_cut *cut, bool *same)
 {
-    trial whole = {0};
     pare_view y, part;
     int64_t first = 0;
-    pare_status st = run_node(&whole, plan, cut, -1, &y);
+    pare_status st = run_whole(plan, cut, &y);
     *same = true;
     for (int r = 0; st == PARE_OK && *same && r < cut->shards; first += cut->size[r++]) {
         trial one = {0};
@@ -115,6 +128,6 @@ pare_status pare_shard_trial(const pare_plan *plan, const pare_shard_cut *cut, b
         if (st == PARE_OK) *same = equal(&y, &part, cut->axis, first);
         close_trial(&one);
     }
-    close_trial(&whole);
+    pare_free(y.data);
     return st;
 }

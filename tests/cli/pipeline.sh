@@ -83,6 +83,8 @@ if [ -x "$emulated" ]; then
     # ranks whose memory holds fewer samples than another's agree on the fewest
     works gpus_small env SIMT_DEVICES=2 $emulated run "$cnn" --data "$data/test.h5" --samples 12 --batch 12 --memory-limit 3MB --parallel pipeline --gpus 0,1 -o small.h5
     if has "run at a time" .test.err && cmp -s one.h5 small.h5; then pass gpus_small_bytes; else fail gpus_small_bytes "$(cat .test.err)"; fi
+    works gpus_measured env SIMT_DEVICES=2 $emulated bench cnn.int8.onnx --parallel pipeline --gpus 0,1 --duration 0 --warmup 0 --iterations 2
+    says gpus_measured_words "on the GPU"
 else
     skip gpus "$emulated is not built"
 fi

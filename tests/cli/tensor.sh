@@ -77,12 +77,23 @@ fi
 emulated=$top/build/tests/simt/pare_emulated
 if [ -x "$emulated" ]; then
     for net in cnn.int8.onnx "$cnn" "$zoo/resnet.onnx"; do
-        case_=gpus_$(basename "$net" .onnx)
+        which=gpus_$(basename "$net" .onnx)
         gpu="$emulated run $net --data $data/test.h5 --samples 6 --batch 3"
-        works "$case_.one" env SIMT_DEVICES=3 $gpu --device cuda -o one.h5
-        works "$case_.two" env SIMT_DEVICES=3 $gpu --parallel tensor --gpus 0,2 -o many.h5 --json facts.json
-        if cmp -s one.h5 many.h5 && has '"ranks": 2' facts.json; then pass "$case_"; else fail "$case_" "$(cmp one.h5 many.h5)"; fi
+        works "$which.one" env SIMT_DEVICES=3 $gpu --device cuda -o one.h5
+        works "$which.two" env SIMT_DEVICES=3 $gpu --parallel tensor --gpus 0,2 -o many.h5 --json facts.json
+        if cmp -s one.h5 many.h5 && has '"ranks": 2' facts.json; then pass "$which"; else fail "$which" "$(cmp one.h5 many.h5)"; fi
     done
+    # ranks whose memory holds fewer samples than a batch agree on how many
+    small="$emulated run $cnn --data $data/test.h5 --samples 12 --batch 12"
+    works gpus_whole env SIMT_DEVICES=2 $small --device cuda -o one.h5
+    works gpus_small env SIMT_DEVICES=2 $small --memory-limit 3MB --parallel tensor --gpus 0,1 -o many.h5
+    if has "run at a time" .test.err && cmp -s one.h5 many.h5; then pass gpus_small_bytes; else fail gpus_small_bytes "$(cat .test.err)"; fi
+    gpu="$emulated validate cnn.int8.onnx cnn.int8.onnx --data $data/test.h5 --samples 6 --batch 3 --any-accuracy -q"
+    SIMT_DEVICES=3 $gpu --device cuda >one.txt 2>.test.err
+    works gpus_judged env SIMT_DEVICES=3 $gpu --parallel tensor --gpus 0-2
+    if [ -s one.txt ] && cmp -s one.txt .test.out; then pass gpus_judged_words; else fail gpus_judged_words "$(cat .test.err)"; fi
+    works gpus_measured env SIMT_DEVICES=2 $emulated bench cnn.int8.onnx --parallel tensor --gpus 0,1 --duration 0 --warmup 0 --iterations 2
+    says gpus_measured_words "on the GPU"
 else
     skip gpus "$emulated is not built"
 fi
