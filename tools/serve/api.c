@@ -444,11 +444,13 @@ static bool is_same_secret(const char *a, const char *b)
 
 bool pare_api_admit(const pare_api *api, pare_exchange *x)
 {
-    static const char scheme[] = "Bearer ", health[] = "/v2/health/";
+    static const char scheme[] = "Bearer", health[] = "/v2/health/";
     const char *given = x->authorization;
     if (!api->token || !strncmp(x->path, health, sizeof health - 1)) return true;
-    const bool is_bearer = given && !strncasecmp(given, scheme, sizeof scheme - 1);
-    if (is_bearer && is_same_secret(given + sizeof scheme - 1, api->token)) return true;
+    const char *word =
+        given && !strncasecmp(given, scheme, sizeof scheme - 1) ? given + sizeof scheme - 1 : NULL;
+    const bool is_bearer = word && (*word == ' ' || !*word);
+    if (is_bearer && is_same_secret(word + (*word == ' '), api->token)) return true;
     pare_exchange_refuse(
         x, PARE_HTTP_UNAUTHORIZED, "%s",
         is_bearer ? "the token in the header 'Authorization' is not the server's"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transport: HTTP/1.1 by libmicrohttpd. Threads of its own read requests and write replies,
-   each those of its connections; what the replies are is decided elsewhere. */
+/* The transport: HTTP/1.1. Threads of its own read requests, each those of its connections; who
+   makes a reply sends it. What the replies are is decided elsewhere. */
 #ifndef PARE_TOOLS_SERVE_HTTP_H
 #define PARE_TOOLS_SERVE_HTTP_H
 
@@ -11,7 +11,7 @@ typedef struct pare_http pare_http;
 typedef struct pare_http_options {
     const char *host;              /* address or name to listen on */
     int port;                      /* 0: any that is free */
-    int threads;                   /* that read requests and write replies */
+    int threads;                   /* that read requests */
     int64_t limit;                 /* bytes of a request's body at most */
     int64_t pending;               /* bytes of requests and replies on their way */
     size_t *held;                  /* they are counted here, atomically */
@@ -25,7 +25,7 @@ typedef struct pare_http_options {
 } pare_http_options;
 
 /* PARE_IO: the address cannot be listened on. PARE_INPUT: certificate and key cannot be used.
-   PARE_UNSUPPORTED: the build has no libmicrohttpd, or that has no TLS. */
+   PARE_UNSUPPORTED: the build has no parser of HTTP, or no TLS. */
 PARE_NODISCARD pare_status pare_http_open(pare_ctx *ctx, pare_http **out,
                                           const pare_http_options *options);
 /* The port that it listens on. */
