@@ -183,7 +183,7 @@ static void memory_of_bodies(void **state)
         assert_int_equal((uintptr_t)body[i]->data % PARE_BODY_PAGE, 0);
         memset(body[i]->data, i, body[i]->room);
     }
-    for (int i = 0; i < 4; i++) pare_bodies_put(&all, body[i]);
+    for (int i = 0; i < 4; i++) pare_bodies_put(body[i]);
     assert_int_equal(all.kept, 3 * SIZE);
     pare_body *small = pare_bodies_get(&all, 64), *large = pare_bodies_get(&all, 4 * SIZE),
               *half = pare_bodies_get(&all, SIZE / 3);
@@ -191,14 +191,14 @@ static void memory_of_bodies(void **state)
     for (int i = 3; i > 0; i--) {
         pare_body *again = pare_bodies_get(&all, SIZE - 1);
         assert_ptr_equal(again, body[i]);
-        pare_bodies_put(&all, NULL);
+        pare_bodies_put(NULL);
         body[i] = again;
     }
     assert_int_equal(all.kept, 0);
-    for (int i = 1; i < 4; i++) pare_bodies_put(&all, body[i]);
-    pare_bodies_put(&all, small);
-    pare_bodies_put(&all, large);
-    pare_bodies_put(&all, half);
+    for (int i = 1; i < 4; i++) pare_bodies_put(body[i]);
+    pare_bodies_put(small);
+    pare_bodies_put(large);
+    pare_bodies_put(half);
     assert_true(all.kept <= 3 * SIZE);
     pare_bodies_free(&all);
 }

@@ -49,6 +49,7 @@ struct pare_exchange {
     size_t limit;     /* bytes that the body may have once it is unpacked */
     const char *body; /* 64-byte aligned behind the JSON that json_bytes tells of */
     size_t bytes;     /* of the body */
+    bool is_pinned;   /* a GPU copies from the body by itself */
     char *unpacked;   /* the memory of a body that was compressed; NULL: it was not */
     size_t *held; /* bytes of all exchanges, and of what outlives them, changed atomically; NULL:
                      they are not counted */

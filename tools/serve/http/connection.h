@@ -15,7 +15,6 @@
 #define PARE_TOOLS_SERVE_CONNECTION_H
 #ifdef PARE_HTTP
 
-#include "tools/serve/http/bodies.h"
 #include "tools/serve/http/head.h"
 #include "tools/serve/http/http.h"
 #include "tools/serve/http/parser.h"
@@ -124,6 +123,7 @@ struct pare_connection {
     bool has_version_1_0;  /* of HTTP */
     bool is_head;          /* the reply's body is not sent */
     uint64_t length, left; /* bytes of the body, and of those that have not come */
+    pare_bodies *pool;     /* that the body's memory is of, if it has some; NULL: the shared one */
     pare_body *memory;     /* the body's memory; NULL: none */
     size_t from;           /* where in it the body begins */
     uint64_t dropped;      /* bytes of a body that is not taken */

@@ -4,6 +4,7 @@
 #ifndef PARE_TOOLS_SERVE_HTTP_H
 #define PARE_TOOLS_SERVE_HTTP_H
 
+#include "tools/serve/bodies.h"
 #include "tools/serve/exchange.h"
 
 typedef struct pare_http pare_http;
@@ -19,6 +20,9 @@ typedef struct pare_http_options {
     /* Called by any of the threads. Is the request taken, whose body has not been read? Else it
        makes the reply. */
     bool (*admit)(void *user, pare_exchange *x);
+    /* Called for a request with a large body that is taken: of which its memory is; NULL, also in
+       place of the function: of the transport's own. */
+    pare_bodies *(*bodies)(void *user, pare_exchange *x);
     /* Makes the exchange's reply and calls its done, now or later. */
     void (*handle)(void *user, pare_exchange *x);
     void *user;

@@ -148,7 +148,7 @@ void pare_reply_begin(pare_connection *c)
     c->line_bytes = l.bytes;
     c->sent = 0;
     pare_exchange_drop_body(&c->x);
-    pare_bodies_put(&c->common->bodies, c->memory);
+    pare_bodies_put(c->memory);
     c->memory = NULL;
     pare_exchange_hold_reply(&c->x);
     c->begun = c->since = c->now;

@@ -137,7 +137,7 @@ static void init(pare_connection *c)
 
 static void drop_body(pare_connection *c)
 {
-    pare_bodies_put(&c->common->bodies, c->memory);
+    pare_bodies_put(c->memory);
     c->memory = NULL;
     free(c->chunks);
     c->chunks = NULL;
@@ -241,12 +241,14 @@ static bool make_place(pare_connection *c, size_t bytes)
     if (c->memory && bytes <= c->memory->room - c->from) return true;
     size_t room = bytes;
     if (c->memory && room < 2 * (c->memory->room - c->from)) room = 2 * (c->memory->room - c->from);
-    pare_body *memory = pare_bodies_get(&c->common->bodies, c->from + room);
+    pare_body *memory = c->pool ? pare_bodies_get(c->pool, c->from + room) : NULL;
+    if (!memory) memory = pare_bodies_get(&c->common->bodies, c->from + room);
     if (!memory) return false;
     if (c->x.bytes) memcpy(memory->data + c->from, c->memory->data + c->from, c->x.bytes);
-    pare_bodies_put(&c->common->bodies, c->memory);
+    pare_bodies_put(c->memory);
     c->memory = memory;
     c->x.body = memory->data + c->from;
+    c->x.is_pinned = memory->pool->pin != NULL;
     return true;
 }
 
@@ -310,6 +312,9 @@ static size_t choose_from(const pare_connection *c)
 /* Makes ready for a body. False: memory is out. */
 static bool begin_body(pare_connection *c, const pare_parser *parser)
 {
+    const pare_http_options *o = &c->common->options;
+    const bool is_large = c->length >= PARE_BODY_LARGE && !c->is_refused;
+    c->pool = o->bodies && is_large ? o->bodies(o->user, &c->x) : NULL;
     c->from = choose_from(c);
     c->left = c->length;
     if (!c->field[PARE_FIELD_TRANSFER].count)
