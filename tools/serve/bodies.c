@@ -46,9 +46,10 @@ void pare_bodies_free(pare_bodies *bodies)
 static pare_body *find(pare_bodies *bodies, size_t bytes)
 {
     pare_body *found = NULL;
+    const size_t more = bodies->pin ? PINNED_STEP : 0;
     (void)pthread_mutex_lock(&bodies->lock);
-    for (pare_body **at = &bodies->free, *b; !found && (b = *at); at = &b->next) {
-        if (b->room < bytes || b->room / 2 > bytes + PINNED_STEP) continue;
+    for (pare_body **at = &bodies->free, *b; (b = *at); at = &b->next) {
+        if (b->room < bytes || b->room / 2 > bytes + more) continue;
         *at = b->next;
         if (!bodies->pin) bodies->kept -= b->room;
         found = b;
