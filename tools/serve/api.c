@@ -458,6 +458,23 @@ bool pare_api_admit(const pare_api *api, pare_exchange *x)
     return false;
 }
 
+pare_bodies *pare_api_bodies(pare_api *api, pare_exchange *x)
+{
+    pare_ctx quiet;
+    pare_served *s;
+    call c = {.api = api, .x = x};
+    const char *path = x->path + (*x->path == '/');
+    if (!match(&c, "v2/models/{m}/infer", path) &&
+        !match(&c, "v2/models/{m}/versions/{v}/infer", path))
+        return NULL;
+    pare_ctx_init(&quiet);
+    const int64_t version = c.version ? strtoll(c.version, NULL, 10) : 0;
+    if (pare_repository_find(api->repository, &quiet, &s, c.model, version) != PARE_OK) return NULL;
+    pare_gpu *gpu = s->site_count ? s->site[0].gpu : NULL;
+    pare_served_release(s); /* GPUs stay open */
+    return gpu ? &gpu->pinned : NULL;
+}
+
 void pare_api_refuse_size(pare_exchange *x)
 {
     pare_exchange_refuse(x, PARE_HTTP_TOO_LARGE,
