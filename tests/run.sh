@@ -131,6 +131,7 @@ fuzz_runs() {
     fuzz_checkpoint) echo 400000 ;;
     fuzz_chunks) echo 50000 ;;
     fuzz_grpc) echo 300000 ;;
+    fuzz_http) echo 100000 ;;
     fuzz_onnx) echo 45000 ;;
     fuzz_picture) echo 40000 ;;
     fuzz_ranges) echo 600 ;;

@@ -108,6 +108,8 @@ static void handle(void *user, pare_exchange *x) { pare_api_handle(user, x); }
 
 static bool admit(void *user, pare_exchange *x) { return pare_api_admit(user, x); }
 
+static pare_bodies *bodies(void *user, pare_exchange *x) { return pare_api_bodies(user, x); }
+
 /* A signal is noted by its handler alone, whichever thread it comes to. */
 static void await_signal(const pare_ctx *ctx)
 {
@@ -213,6 +215,7 @@ static pare_status open_transports(pare_tool *tool, const serve_options *o, cons
                                     .certificate = certificate,
                                     .key = key,
                                     .admit = admit,
+                                    .bodies = bodies,
                                     .handle = handle,
                                     .user = &out->api};
     const pare_grpc_options grpc = {.host = o->host,

@@ -68,6 +68,21 @@ def int8(folder):
     check('int8_same_bytes', results['cpu'] == results['cuda'])
 
 
+def large_bodies():
+    """Bodies of 32 KiB and more, which the GPU copies by itself: the bytes of the same samples one by one."""
+    server = serve.Server(ZOO / 'mlp.onnx', '--device', 'cuda', '--max-batch', 32, '--max-delay', 2000)
+    client = server.client(8)
+    x = serve.rng.standard_normal((32, 1, 28, 28)).astype(np.float32)
+    alone = np.concatenate([serve.infer(client, 'mlp', {'input': x[i:i + 1]}).as_numpy('logits') for i in range(32)])
+    for rows in 10, 11, 16, 32:
+        got = serve.infer(client, 'mlp', {'input': x[:rows]}).as_numpy('logits')
+        check(f'large_{rows}', serve.equal(got, alone[:rows]), got)
+    asked = [client.async_infer('mlp', serve.inputs_of({'input': x[i:i + 11]}, True)) for i in range(16)]
+    check('large_together', all(serve.equal(a.get_result().as_numpy('logits'), alone[i:i + 11])
+                                for i, a in enumerate(asked)))
+    check('large_end', server.stop() == 0, server.process.stderr.read())
+
+
 with tempfile.TemporaryDirectory() as made:
     serve.make_repository(made)
     main = serve.Server(made)
@@ -79,6 +94,7 @@ with tempfile.TemporaryDirectory() as made:
 serve.shared_memory()
 serve.batching(('mlp', 'cnn'), 60)
 serve.drain()
+large_bodies()
 with tempfile.TemporaryDirectory() as made:
     placing(made)
 with tempfile.TemporaryDirectory() as made:

@@ -33,7 +33,10 @@ ask *desk_send(desk *d, const char *method, const char *path, const void *body, 
     a->x.most_held = d->most_held;
     a->x.method = pare_arena_strdup(&a->x.arena, method);
     a->x.path = pare_arena_strdup(&a->x.arena, path);
-    a->x.body = a->body = malloc(bytes + 1);
+    a->memory = d->bodies ? pare_bodies_get(d->bodies, PARE_BODY_LARGE + bytes) : NULL;
+    assert_true(a->memory || !d->bodies);
+    a->x.is_pinned = a->memory && a->memory->pool->pin;
+    a->x.body = a->body = a->memory ? a->memory->data : malloc(bytes + 1);
     if (bytes) memcpy(a->body, body, bytes);
     a->x.bytes = bytes;
     if (json != bytes) a->x.json_bytes = pare_arena_printf(&a->x.arena, "%zu", json);
@@ -51,7 +54,9 @@ void ask_await(ask *a)
 void ask_forget(ask *a)
 {
     pare_exchange_free(&a->x);
-    free(a->body);
+    if (a->memory) memset(a->body, 0xff, a->memory->room); /* no copy may be under way */
+    pare_bodies_put(a->memory);
+    if (!a->memory) free(a->body);
     free(a);
 }
 
@@ -104,6 +109,7 @@ void desk_close(desk *d)
 {
     pare_repository_close(d->api.repository);
     if (d->api.regions) pare_regions_free(d->api.regions);
+    d->bodies = NULL;
     pare_gpus_free(d->gpus);
     pare_device_close(d->device);
     d->api.repository = NULL;

@@ -14,6 +14,7 @@ typedef struct ask {
     struct desk *desk;
     bool done; /* under the desk's lock */
     char *body;
+    pare_body *memory; /* in which the body is; NULL: it is malloc's */
 } ask;
 
 typedef struct desk {
@@ -25,6 +26,7 @@ typedef struct desk {
     pthread_cond_t changed;
     char folder[64];
     const char *path[1];     /* the folder */
+    pare_bodies *bodies;     /* where bodies of requests are put; NULL: malloc's memory */
     size_t *held, most_held; /* of what is asked, as an exchange has them; NULL: not counted */
 } desk;
 

@@ -444,16 +444,35 @@ static bool is_same_secret(const char *a, const char *b)
 
 bool pare_api_admit(const pare_api *api, pare_exchange *x)
 {
-    static const char scheme[] = "Bearer ", health[] = "/v2/health/";
+    static const char scheme[] = "Bearer", health[] = "/v2/health/";
     const char *given = x->authorization;
     if (!api->token || !strncmp(x->path, health, sizeof health - 1)) return true;
-    const bool is_bearer = given && !strncasecmp(given, scheme, sizeof scheme - 1);
-    if (is_bearer && is_same_secret(given + sizeof scheme - 1, api->token)) return true;
+    const char *word =
+        given && !strncasecmp(given, scheme, sizeof scheme - 1) ? given + sizeof scheme - 1 : NULL;
+    const bool is_bearer = word && (*word == ' ' || !*word);
+    if (is_bearer && is_same_secret(word + (*word == ' '), api->token)) return true;
     pare_exchange_refuse(
         x, PARE_HTTP_UNAUTHORIZED, "%s",
         is_bearer ? "the token in the header 'Authorization' is not the server's"
                   : "expected the header 'Authorization: Bearer TOKEN' with the server's token");
     return false;
+}
+
+pare_bodies *pare_api_bodies(pare_api *api, pare_exchange *x)
+{
+    pare_ctx quiet;
+    pare_served *s;
+    call c = {.api = api, .x = x};
+    const char *path = x->path + (*x->path == '/');
+    if (!match(&c, "v2/models/{m}/infer", path) &&
+        !match(&c, "v2/models/{m}/versions/{v}/infer", path))
+        return NULL;
+    pare_ctx_init(&quiet);
+    const int64_t version = c.version ? strtoll(c.version, NULL, 10) : 0;
+    if (pare_repository_find(api->repository, &quiet, &s, c.model, version) != PARE_OK) return NULL;
+    pare_gpu *gpu = s->site_count ? s->site[0].gpu : NULL;
+    pare_served_release(s); /* GPUs stay open */
+    return gpu ? &gpu->pinned : NULL;
 }
 
 void pare_api_refuse_size(pare_exchange *x)

@@ -16,9 +16,11 @@ enum {
     PARE_HTTP_NOT_FOUND = 404,
     PARE_HTTP_NOT_ALLOWED = 405,
     PARE_HTTP_TOO_LARGE = 413,
+    PARE_HTTP_HEADERS_TOO_LARGE = 431,
     PARE_HTTP_BROKEN = 500,
     PARE_HTTP_NOT_SERVED = 501,
-    PARE_HTTP_UNAVAILABLE = 503
+    PARE_HTTP_UNAVAILABLE = 503,
+    PARE_HTTP_VERSION = 505
 };
 
 enum {
@@ -47,6 +49,7 @@ struct pare_exchange {
     size_t limit;     /* bytes that the body may have once it is unpacked */
     const char *body; /* 64-byte aligned behind the JSON that json_bytes tells of */
     size_t bytes;     /* of the body */
+    bool is_pinned;   /* a GPU copies from the body by itself */
     char *unpacked;   /* the memory of a body that was compressed; NULL: it was not */
     size_t *held; /* bytes of all exchanges, and of what outlives them, changed atomically; NULL:
                      they are not counted */

@@ -50,13 +50,14 @@ static pare_status copy_rows(const batch_run *run, int input, const pare_view *v
     return PARE_OK;
 }
 
-/* Where the runner has the input on its GPU, if a request's rows are in a region there, and then
-   brings up none; else NULL. */
+/* Where the runner has the input on its GPU, if a request's rows are in a region there, or where
+   the GPU copies from by itself, and then brings up none; else NULL. */
 static char *find_there(const batch_run *run, int input, pare_runner *runner, int i)
 {
     char *there = NULL;
     for (const pare_infer_job *job = run->first; job; job = next_of(job))
-        if (pare_direct_source(job, input, run->site)) there = pare_runner_input_there(runner, i);
+        if (pare_direct_source(job, input, run->site) || pare_direct_is_pinned(job, input))
+            there = pare_runner_input_there(runner, i);
     pare_runner_leave_input(runner, i, there != NULL);
     return there;
 }
@@ -276,7 +277,8 @@ static pare_status run_plan(batch_run *run, const pare_input_shape *shapes, int 
     PARE_TRY(pare_plans_get(plans, ctx, &planned, shapes, run->served->input_count));
     pare_replica *replica = pare_replicas_at(planned->replicas, instance);
     const pare_status st = pare_plans_run(plans, replica, &work);
-    if (st != PARE_OK) (void)pare_fail(ctx, st, "%s", replica->ctx.message);
+    if (st != PARE_OK) /* what was put into the stream reads the requests' bodies */
+        (void)pare_fail(ctx, pare_direct_end(replica, st), "%s", replica->ctx.message);
     if (st == PARE_DEVICE)
         pare_plans_drop(plans, planned);
     else

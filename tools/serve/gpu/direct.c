@@ -13,6 +13,15 @@ void *pare_direct_target(const pare_infer_job *job, int i, const pare_site *site
     return pare_region_there(job->target[i], site->gpu, job->wanted[i].place.offset);
 }
 
+bool pare_direct_is_pinned(const pare_infer_job *job, int input)
+{
+    const pare_exchange *x = job->x;
+    const pare_infer_tensor *t = job->input[input];
+    const uintptr_t at = (uintptr_t)t->data, body = (uintptr_t)x->body;
+    if (!x->is_pinned || !t->data || t->dtype == PARE_string) return false;
+    return at >= body && at - body <= x->bytes && t->bytes <= x->bytes - (at - body);
+}
+
 pare_status pare_direct_load(const pare_infer_job *job, int input, const pare_site *site,
                              void *there, void *staging, pare_replica *replica)
 {
@@ -20,8 +29,10 @@ pare_status pare_direct_load(const pare_infer_job *job, int input, const pare_si
     pare_stream *stream = pare_runner_stream(replica->runner);
     const void *source = pare_direct_source(job, input, site);
     if (source) return pare_direct_copy(replica, there, source, bytes);
-    PARE_TRY(pare_infer_job_rows(job, input, staging, &replica->ctx));
-    return bytes ? stream->device->backend->upload(&replica->ctx, stream, there, staging, bytes)
+    const bool is_pinned = pare_direct_is_pinned(job, input);
+    if (!is_pinned) PARE_TRY(pare_infer_job_rows(job, input, staging, &replica->ctx));
+    const void *from = is_pinned ? job->input[input]->data : staging;
+    return bytes ? stream->device->backend->upload(&replica->ctx, stream, there, from, bytes)
                  : PARE_OK;
 }
 

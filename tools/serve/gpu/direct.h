@@ -11,8 +11,11 @@
 const void *pare_direct_source(const pare_infer_job *job, int input, const pare_site *site);
 void *pare_direct_target(const pare_infer_job *job, int i, const pare_site *site);
 
+/* Are they in a body from which GPUs copy by themselves? */
+bool pare_direct_is_pinned(const pare_infer_job *job, int input);
+
 /* Puts the job's rows of an input to the GPU. staging: pinned memory of as many bytes, for rows
-   that are elsewhere. */
+   that are in neither. */
 PARE_NODISCARD pare_status pare_direct_load(const pare_infer_job *job, int input,
                                             const pare_site *site, void *there, void *staging,
                                             pare_replica *replica);

@@ -13,6 +13,28 @@ struct pare_gpus {
     bool has_first; /* the first is the caller's */
 };
 
+enum { MOST_PINNED = 256 << 20 }; /* bytes of bodies' memory on a GPU's behalf */
+
+/* Not while someone may record, or makes or frees plans: then bodies are in ordinary memory. */
+static void *pin(void *user, size_t bytes)
+{
+    pare_ctx quiet;
+    pare_gpu *gpu = user;
+    void *memory = NULL;
+    pare_ctx_init(&quiet);
+    if (pthread_mutex_trylock(&gpu->making)) return NULL;
+    if (gpu->device->streams->pin(&quiet, gpu->device, &memory, bytes) != PARE_OK) memory = NULL;
+    (void)pthread_mutex_unlock(&gpu->making);
+    return memory;
+}
+
+/* At the end, when nothing runs on it. */
+static void unpin(void *user, void *memory)
+{
+    const pare_gpu *gpu = user;
+    gpu->device->streams->unpin(gpu->device, memory);
+}
+
 /* Takes the device where it succeeds. */
 static pare_status add(pare_gpus *g, pare_ctx *ctx, pare_device *device)
 {
@@ -21,6 +43,7 @@ static pare_status add(pare_gpus *g, pare_ctx *ctx, pare_device *device)
     if (!one) return PARE_MEMORY;
     one->device = device;
     (void)pthread_mutex_init(&one->making, NULL); /* on Linux it does not fail */
+    pare_bodies_init_pinned(&one->pinned, MOST_PINNED, pin, unpin, one);
     g->gpu[g->count++] = one;
     return PARE_OK;
 }
@@ -44,6 +67,7 @@ void pare_gpus_free(pare_gpus *g)
 {
     if (!g) return;
     for (size_t i = 0; i < g->count; i++) {
+        pare_bodies_free(&g->gpu[i]->pinned);
         if (i || !g->has_first) pare_device_close(g->gpu[i]->device);
         (void)pthread_mutex_destroy(&g->gpu[i]->making);
         pare_free(g->gpu[i]);

@@ -5,6 +5,7 @@
 #define PARE_TOOLS_SERVE_GPUS_H
 
 #include "runtime/device/device.h"
+#include "tools/serve/bodies.h"
 
 #include <pthread.h>
 
@@ -14,6 +15,7 @@ typedef struct pare_gpu {
        threads, and of runs that record, which a free on the same GPU would end. Other runs do not
        wait for it. */
     pthread_mutex_t making;
+    pare_bodies pinned; /* memory of requests' bodies */
 } pare_gpu;
 
 typedef struct pare_gpus pare_gpus;

@@ -80,6 +80,7 @@ pare_status pare_encoding_decode(pare_exchange *x)
     const pare_status st = unpack(&u, &z);
     (void)inflateEnd(&z);
     x->body = x->unpacked ? x->unpacked + u.from : "";
+    x->is_pinned = false;
     x->bytes = u.bytes;
     return st;
 }
