@@ -4,7 +4,7 @@
 
 packages_build="build-essential cmake ninja-build pkg-config libdnnl-dev libhdf5-dev
 libprotobuf-c-dev protobuf-c-compiler libjansson-dev libxxhash-dev zlib1g-dev libpng-dev
-libjpeg62-turbo-dev libjs-chart.js libyaml-dev libllhttp-dev|libhttp-parser-dev libgnutls28-dev
+libjpeg62-turbo-dev|libjpeg-dev libjs-chart.js libyaml-dev libllhttp-dev|libhttp-parser-dev libgnutls28-dev
 libcurl4-openssl-dev libgrpc-dev"
 packages_demo="dataset-fashion-mnist"
 packages_test="libcmocka-dev protobuf-compiler python3 python3-venv iproute2 clang libclang-rt-dev libomp-dev curl
