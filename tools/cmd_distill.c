@@ -263,6 +263,7 @@ static pare_status report(job *j)
                          (json_int_t)r->held_out, "weights", r->weights, "samples_per_s",
                          j->log.seconds > 0 ? (double)j->log.samples / j->log.seconds : 0.0,
                          "outputs", pare_json_text(j->o->output)));
+    json_object_set_new(facts, "peak_memory_bytes", json_integer(pare_peak_memory()));
     if (j->options.precision == PARE_TRAIN_FP16)
         json_object_set_new(facts, "skipped_steps", json_integer(r->skipped));
     if (r->scaling.steps && !j->tool->comm) {

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -231,10 +230,17 @@ size_t pare_resident_memory(void)
     return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* Not ru_maxrss: that counts what a parent's memory was when it started this process. */
 int64_t pare_peak_memory(void)
 {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) ? 0 : (int64_t)usage.ru_maxrss * 1024;
+    char line[256];
+    long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    if (!file) return 0;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1) break;
+    fclose(file);
+    return kib * 1024;
 }
 
 void pare_log_memory(pare_tool *tool, size_t to_come)

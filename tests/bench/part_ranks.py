@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes: sums beside MPI_Allreduce, calibration of a 100 MB net on two processes of one core each, a
-training step on two, memory of a rank that has a part of a 201 MB net."""
+training step on two, memory of a rank that has a part of a 201 MB net, or trains one."""
 
 import json
 import os
@@ -140,8 +140,30 @@ def memory(options, results):
                     f"<= {limit}")
 
 
+def training_memory(options, results):
+    """Teacher and student are the wide net: one process has weights, gradients and moments of all of it."""
+    net, data, out, peak = wide_net(options), options.work / "wide.h5", options.work / "training.json", {}
+    with h5py.File(data, "w") as file:
+        file["x"] = np.random.default_rng(2).standard_normal((64, WIDTH), dtype=np.float32)
+    trained = []
+    for ranks in 1, 2, 4:
+        trained.append(options.work / f"wide-{ranks}.onnx")
+        words = [options.pare, "distill", "--teacher", net, "--student", net, "--data", data, "--batch", 8, "--steps", 2, "--loss", "mse", "--threads", 1, "-q", "-o", trained[-1], "--json", out]
+        words += ["--parallel", "pipeline"] if ranks > 1 else []
+        call(words if ranks == 1 else ["mpirun", "--bind-to", "none", "-n", ranks, *words], ENV)
+        facts = json.loads(out.read_text())
+        peak[ranks] = facts["peak_memory_bytes"]  # rank 0's
+        results.detail(PART, dict(case="training memory", ranks=ranks, peak_bytes=peak[ranks], pipeline=facts.get("pipeline")))
+    if len({path.read_bytes() for path in trained}) > 1:
+        raise Failed("the students of one and of several processes differ")
+    for ranks, limit in (2, 75), (4, 60):
+        results.add(PART, f"{DEPTH} products, {os.path.getsize(net) / 1e6:.0f} MB, training by pipeline",
+                    f"peak memory of rank 0 of {ranks}, of one process'", round(100 * peak[ranks] / peak[1], 1), "%",
+                    f"<= {limit}")
+
+
 def run(options, results):
-    for part in sums, calibration, training, memory:
+    for part in sums, calibration, training, memory, training_memory:
         try:
             part(options, results)
         except Failed as error:

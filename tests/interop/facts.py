@@ -70,6 +70,10 @@ def shared(mlp):
             subprocess.run(['sh', ROOT / 'tests/comm/ranks.sh', '2', PARE, *words, '--parallel', how, '-q', '--json', path],
                            capture_output=True)
             judge(f'{words[0]}_{how}', path)
+    words = ['distill', '--teacher', mlp, '--student', mlp, '--data', 'e.h5', '-o', 'shared.onnx', '--steps', '1', '--batch', '4']
+    subprocess.run(['sh', ROOT / 'tests/comm/ranks.sh', '2', PARE, *words, '--parallel', 'pipeline', '-q', '--json', 'distill_pipeline.json'],
+                   capture_output=True)
+    judge('distill_pipeline', 'distill_pipeline.json')
 
 
 def trace_problems(trace):
