@@ -36,7 +36,7 @@ static const pare_option table[] = {
                  "answer gRPC, too, on this port, which Triton has at 8001; 0 for any that is "
                  "free (no gRPC)"),
     PARE_OPT_INT("http-threads", "N", http_threads, 1, 64,
-                 "threads that read requests and write replies (one for each 4 cores, at most 8)"),
+                 "threads that read requests (one for each 4 cores, at most 8)"),
     PARE_OPT_INT("max-batch", "N", max_batch, 0, 65536,
                  "samples that a request or a batch has at most, 0 for no batches (32)"),
     PARE_OPT_INT("max-delay", "US", max_delay, 0, 60000000,

@@ -180,6 +180,12 @@ for command in "calibrate $zoo/resnet.onnx -o no.json" "validate $zoo/resnet.onn
 done
 rm damaged.h5
 
+# --- the disk of one rank is full: the first's is said, another's is not needed ---
+full="$pare prune $cnn --macs 0.5 --samples 16 --data $data/train.h5 -q"
+few='ulimit -f 200; trap "" XFSZ; exec "$@"' # blocks of 512 bytes of a file; shared memory would be one
+refuses full_disk 1 "full.onnx" env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 1 sh -c "$few" sh $full -o full.onnx : -n 2 $full -o full.onnx
+works full_disk_of_another env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 1 $full -o full.onnx : -n 1 sh -c "$few" sh $full -o full.onnx
+
 # --- what more ranks would take ---
 works scale "$pare" scale calibration.facts --network 2us,10GB/s --ranks 64 --json scale.facts
 says scale_ends "scaling ends at"
