@@ -417,6 +417,7 @@ pare_status pare_distill(pare_ctx *ctx, pare_distill_result *out, const pare_mod
     if (st == PARE_OK) st = list_tensors(&l, student);
     if (st == PARE_OK) st = run_until_stopped(&l);
     if (st == PARE_OK) st = finish(&l, out, student);
+    if (pare_trainer_is_pipeline(&l.t)) st = pare_comm_settle(options->comm, st);
     if (st == PARE_INTERRUPTED && l.keeper.trainer) out->checkpoint = l.keeper.kept;
     pare_checkpointer_free(&l.keeper);
     pare_trainer_free(&l.t);

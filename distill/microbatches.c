@@ -5,6 +5,7 @@
    its batch again. */
 #include "distill/trainer.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -192,6 +193,7 @@ pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
     s->source = batch;
     s->augmented = augmented->inputs ? augmented : NULL;
+    assert(!s->overlap || batch->count >= s->count * s->graph->rows); /* it waits for all */
     pare_overlap_begin(s->overlap);
     pare_status st = run_batch(s, &s->learnt, weights->value, add_slice, &l);
     PARE_TRY(tell(s, pare_overlap_end(s->overlap, st)));

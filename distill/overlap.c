@@ -163,6 +163,7 @@ void pare_overlap_begin(pare_overlap *o)
     o->at = o->buckets - 1;
     o->is_busy = true;
     o->is_given_up = false;
+    o->status = PARE_OK;
     (void)pthread_mutex_unlock(&o->lock);
 }
 
@@ -211,17 +212,20 @@ static pare_status fill(pare_overlap *o, const pare_microbatches *s, pare_weight
 }
 
 /* A sum over microbatches is one over ranks, too, in the middle of a run: the two would meet in
-   another order in each rank. One core does nothing else while it sums. */
-static bool is_worth_it(const pare_microbatches *s, const pare_weights *w, int threads)
+   another order in each rank. */
+static bool can_be(const pare_microbatches *s, const pare_weights *w)
 {
-    const bool is_host = !w->on_device && s->comm;
-    return is_host && s->graph->learns && !s->graph->norm_count && threads > 1 &&
+    return !w->on_device && s->comm && s->graph->learns && !s->graph->norm_count &&
            pare_weights_trained_floats(w) > PARE_GRADIENT_BUCKET;
 }
 
+/* All ranks, or none: they sum in one order. A rank of one core does nothing else while it sums. */
 pare_status pare_overlap_open(pare_microbatches *s, pare_weights *w, int threads)
 {
-    if (!is_worth_it(s, w, threads)) return PARE_OK;
+    int64_t fewest = -threads;
+    if (!can_be(s, w)) return PARE_OK;
+    PARE_TRY(pare_comm_allreduce(s->comm, &fewest, 1, PARE_COMM_MAX_I64));
+    if (-fewest < 2) return PARE_OK;
     s->overlap = pare_alloc(s->ctx, 1, sizeof *s->overlap);
     return s->overlap ? fill(s->overlap, s, w) : PARE_MEMORY;
 }

@@ -266,7 +266,7 @@ static void end_channel(pare_channel *c, bool sends)
 void pare_train_pipeline_free(pare_train_pipeline *p)
 {
     if (!p) return;
-    if (p->is_open) {
+    if (p->is_open && !pare_comm_is_broken(p->comm)) {
         end_channel(p->to_next, true);
         end_channel(p->to_before, true);
         end_channel(p->from_before, false);

@@ -310,6 +310,9 @@ static pare_status make_late(pare_trainer *t)
 /* What a pipeline cannot do. */
 static pare_status check_pipeline(const pare_trainer *t)
 {
+    if (pare_comm_size(t->options.comm) > PARE_MOST_STAGES)
+        return PARE_FAIL(t->ctx, UNSUPPORTED, "%s: %d stages, more than %d", t->student->path,
+                         pare_comm_size(t->options.comm), PARE_MOST_STAGES);
     if (t->options.device)
         return PARE_FAIL(t->ctx, UNSUPPORTED,
                          "training by pipeline is on the CPU; expected no GPU");

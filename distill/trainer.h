@@ -163,6 +163,7 @@ typedef struct pare_train_pipeline pare_train_pipeline;
 
 /* Once the trainer has its plans and weights. */
 PARE_NODISCARD pare_status pare_train_pipeline_open(pare_trainer *trainer);
+/* All ranks call it, once they have settled: it waits for its neighbours. */
 void pare_train_pipeline_free(pare_train_pipeline *pipeline);
 const pare_pipeline_plan *pare_train_pipeline_planned(const pare_train_pipeline *pipeline);
 /* Of this rank: activations and messages. */

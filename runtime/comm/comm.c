@@ -128,6 +128,8 @@ pare_status pare_comm_break(pare_comm *c, pare_status status)
 
 bool pare_comm_failed(const pare_comm *c) { return c && c->failed != PARE_OK && !c->broken; }
 
+bool pare_comm_is_broken(const pare_comm *c) { return c && c->broken; }
+
 void pare_comm_forget(pare_comm *c)
 {
     if (c && !c->broken) c->failed = PARE_OK;

@@ -55,6 +55,8 @@ PARE_NODISCARD pare_status pare_comm_listen(pare_comm *comm, pare_ctx *ctx);
 void pare_comm_log_heard(const pare_comm *comm, int64_t done, int64_t all);
 /* Is there a failure that all ranks have? */
 bool pare_comm_failed(const pare_comm *comm);
+/* Has MPI itself failed? Then nothing reaches the others. */
+bool pare_comm_is_broken(const pare_comm *comm);
 /* Goes on after a failure that all ranks have and that ends no job: a stop that was asked for. Its
    message is the context's until pare_ctx_clear. Nothing after a failure of MPI itself. */
 void pare_comm_forget(pare_comm *comm);

@@ -194,7 +194,7 @@ static pare_status all_gather(pare_transport *t, const void *mine, const size_t 
         at[r] = next;
     }
     pare_status st =
-        check(m, m->Allgatherv(mine, counts[t->rank], m->byte, all, counts, at, m->byte, m->world),
+        check(m, m->Allgatherv(mine, counts[t->rank], m->byte, all, counts, at, m->byte, m->all),
               "Allgatherv");
     pare_free(counts);
     return st;

@@ -363,7 +363,9 @@ static pare_status choose(cutter *c, int stages)
     if (c->best[(stages - 1) % 2 * (c->places + 1) + c->places].slowest < INFINITY) return PARE_OK;
     if (!c->most)
         return PARE_FAIL(m->ctx, UNSUPPORTED,
-                         "%s: cannot be cut where the graph that is trained is cut", m->path);
+                         "%s: cannot be cut into %d stages where the graph that is trained is cut; "
+                         "take fewer",
+                         m->path, stages);
     return PARE_FAIL(m->ctx, INPUT,
                      "%s: cannot be cut into %d stage%s of at most %zu bytes of weights; take more "
                      "stages",

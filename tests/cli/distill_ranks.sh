@@ -46,6 +46,15 @@ trains_alike mixed "4" $cnn --steps 3 --augment flip,mixup:0.4
 trains_alike overlap "2 4" $cnn --steps 4 --validate-every 2 --threads 2 --accumulate 2
 if mpirun 2 "$pare" distill -v $cnn --steps 1 --threads 2 -o out.onnx 2>&1 | grep -q "while microbatches still run backward: 2 buckets"; then pass overlaps; else fail overlaps "no word of it"; fi
 trains_alike overlap_attention "2" --teacher "$zoo/vit.onnx" --student "$zoo/vit.onnx" $train --samples 600 --batch 16 --steps 3 --threads 3
+rm -rf out out.onnx out.jsonl whole whole.onnx whole.jsonl
+uneven="$pare distill -q $cnn --steps 2 -o out.onnx --log out.jsonl --checkpoint out"
+works uneven_threads "$pare" distill -q $cnn --steps 2 -o whole.onnx --log whole.jsonl --checkpoint whole
+if taskset -c 0,1 true 2>/dev/null; then # the ranks of a machine with more cores beside one with fewer
+    works uneven_threads_2 mpirun 1 taskset -c 0 $uneven : -n 1 taskset -c 0,1 $uneven
+    same uneven_threads_bytes
+else
+    skip uneven_threads_2 "one core"
+fi
 trains_alike qat "1 2 4" $cnn --steps 5 --qat int8 --validate-every 2
 trains_alike few_held_out "8" $mlp --range 0:40 --batch 8 --steps 3
 

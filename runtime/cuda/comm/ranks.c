@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums over ranks through NCCL. Its own reductions leave the order of a float sum open; here it
-   carries numbers, in the steps of rank_sum.h, and the additions are ours. No call of it blocks:
-   what a call began is waited for here, with an end to it, and so are sums, for NCCL notes a rank
-   that is gone in the communicator's state while the stream just stands. */
+   carries numbers, in the steps of rank_sum.h, and the additions are ours. No call of it blocks.
+   What a call began is waited for here, joining with an end to it. Sums are waited for until NCCL's
+   state names an error: it notes a rank that is gone there, while the stream just stands. A network
+   that is silent is NCCL's to find out (NCCL_IB_TIMEOUT, TCP's own times). */
 #include "runtime/base/clock.h"
 #include "runtime/base/rank_sum.h"
 #include "runtime/cuda/comm/nccl.h"
