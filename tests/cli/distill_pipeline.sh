@@ -4,35 +4,14 @@
 # have its bytes.
 name=distill_pipeline
 . "$(dirname "$0")/_lib.sh"
-mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
+. "$top/tests/cli/_training.sh"
+how="--parallel pipeline"
 ranks_can || exit 0
 data_sets || exit 0
 "$pare" prune -q "$zoo/mlp.onnx" -o half.onnx --macs 0.5 >/dev/null || exit 1
-lines() { cat "$1" 2>/dev/null | wc -l; }
 
 # --- the same bytes ---
 
-# same NAME: model, log and checkpoint out.* are those of whole.*
-same() {
-    if cmp -s whole.onnx out.onnx && cmp -s whole.jsonl out.jsonl && cmp -s whole/checkpoint.pare out/checkpoint.pare; then
-        pass "$1"
-    else
-        fail "$1" "$(cmp whole.onnx out.onnx 2>&1) $(cmp whole.jsonl out.jsonl 2>&1) $(cmp whole/checkpoint.pare out/checkpoint.pare 2>&1)"
-    fi
-}
-
-# trains_alike NAME SIZES OPTION...: so many stages train as one process does
-trains_alike() {
-    training_=$1 sizes_=$2
-    shift 2
-    rm -rf whole whole.onnx whole.jsonl
-    works "$training_" "$pare" distill -q "$@" -o whole.onnx --log whole.jsonl --checkpoint whole
-    for size_ in $sizes_; do
-        rm -rf out out.onnx out.jsonl
-        works "${training_}_$size_" mpirun "$size_" "$pare" distill -q "$@" --parallel pipeline -o out.onnx --log out.jsonl --checkpoint out
-        same "${training_}_bytes_$size_"
-    done
-}
 train="--data $data/train.h5"
 mlp="--teacher $zoo/mlp.onnx --student half.onnx $train"
 of() { echo "--teacher $zoo/$1.onnx --student $zoo/$1.onnx $train --samples 600 --batch 16"; }
@@ -68,9 +47,9 @@ rm -rf whole
 works whole $distill -q -o whole.onnx --log whole.jsonl --checkpoint whole
 rm -rf out out.onnx out.jsonl
 part=0
-for how in "3 --parallel pipeline" "2" "2 --parallel pipeline"; do
+for next in "3 --parallel pipeline" "2" "2 --parallel pipeline"; do
     part=$((part + 1))
-    set -- $how
+    set -- $next
     size=$1
     shift
     mpirun $size $distill "$@" -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume >.test.out 2>.test.err &

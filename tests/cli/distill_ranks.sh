@@ -3,36 +3,15 @@
 # Several processes train together: model, log and checkpoint have the bytes of one process.
 name=distill_ranks
 . "$(dirname "$0")/_lib.sh"
-mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
+. "$top/tests/cli/_training.sh"
+how=""
 ranks_can || exit 0
 data_sets || exit 0
 "$pare" prune -q "$zoo/mlp.onnx" -o half.onnx --macs 0.5 >/dev/null || exit 1
 "$pare" prune -q "$zoo/resnet.onnx" -o norms.onnx --macs 0.5 >/dev/null || exit 1
-lines() { cat "$1" 2>/dev/null | wc -l; }
 
 # --- the same bytes ---
 
-# same NAME: model, log and checkpoint out.* are those of whole.*
-same() {
-    if cmp -s whole.onnx out.onnx && cmp -s whole.jsonl out.jsonl && cmp -s whole/checkpoint.pare out/checkpoint.pare; then
-        pass "$1"
-    else
-        fail "$1" "$(cmp whole.onnx out.onnx 2>&1) $(cmp whole.jsonl out.jsonl 2>&1) $(cmp whole/checkpoint.pare out/checkpoint.pare 2>&1)"
-    fi
-}
-
-# trains_alike NAME SIZES OPTION...: so many processes train as one does
-trains_alike() {
-    training_=$1 sizes_=$2
-    shift 2
-    rm -rf whole whole.onnx whole.jsonl
-    works "$training_" "$pare" distill -q "$@" -o whole.onnx --log whole.jsonl --checkpoint whole
-    for size_ in $sizes_; do
-        rm -rf out out.onnx out.jsonl
-        works "${training_}_$size_" mpirun "$size_" "$pare" distill -q "$@" -o out.onnx --log out.jsonl --checkpoint out
-        same "${training_}_bytes_$size_"
-    done
-}
 train="--data $data/train.h5"
 mlp="--teacher $zoo/mlp.onnx --student half.onnx $train"
 cnn="--teacher $zoo/cnn.onnx --student $zoo/cnn.onnx $train --samples 600 --batch 16"
