@@ -219,7 +219,8 @@ static bool read_lines(pare_connection *c, pare_parser *parser)
     size_t taken;
     pare_parser_init(parser, &calls, c);
     const bool is_read = pare_parser_take(parser, &calls, c->buffer, c->head.at, &taken);
-    if (!is_read || taken != c->head.at || !c->target.bytes) {
+    const bool is_whole = *c->x.method && c->target.bytes; /* HTTP/2's preface is not, for llhttp */
+    if (!is_read || taken != c->head.at || !is_whole) {
         pare_request_refuse(c, PARE_HTTP_BAD_REQUEST, "the request's header is no HTTP/1.1: %s",
                             is_read ? "it ends too early" : pare_parser_why(parser));
         return false;
