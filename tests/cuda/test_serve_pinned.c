@@ -150,12 +150,14 @@ static void memory_has_a_limit(void **state)
     const pare_serve_config config = desk_config(4, 0, 1);
     open_model(d, "mlp", &config);
     assert_null(pare_bodies_get(pinned, PARE_BODY_LARGE - 1));
-    assert_null(pare_bodies_get(pinned, pinned->most + 1));
+    assert_null(pare_bodies_get(pinned, pinned->most / 8 + 1));
     pare_body *a = pare_bodies_get(pinned, 1 << 20);
     assert_non_null(a);
     char *data = a->data;
     memset(data, 1, a->room);
-    pinned->most = pinned->kept;
+    pinned->most = 9 << 20;
+    pare_body *others[8];
+    for (int i = 0; i < 8; i++) assert_non_null(others[i] = pare_bodies_get(pinned, 1 << 20));
     assert_null(pare_bodies_get(pinned, 1 << 20));
     pare_bodies_put(a);
     a = pare_bodies_get(pinned, (1 << 20) - 1000);
@@ -163,12 +165,52 @@ static void memory_has_a_limit(void **state)
     assert_ptr_equal(a->data, data);
     pare_bodies_put(a);
     assert_int_equal(pthread_mutex_lock(&pare_gpus_first(d->gpus)->making), 0);
-    pinned->most = 4 << 20;
-    assert_null(pare_bodies_get(pinned, 3 << 20)); /* while someone makes a plan */
+    assert_null(pare_bodies_get(pinned, PARE_BODY_LARGE)); /* while someone makes a plan */
     assert_int_equal(pthread_mutex_unlock(&pare_gpus_first(d->gpus)->making), 0);
-    a = pare_bodies_get(pinned, 3 << 20);
+    a = pare_bodies_get(pinned, PARE_BODY_LARGE); /* in place of one that no one uses */
     assert_non_null(a);
+    assert_int_equal(pinned->kept, (8 << 20) + a->room);
     pare_bodies_put(a);
+    for (int i = 0; i < 8; i++) pare_bodies_put(others[i]);
+    desk_close(d);
+}
+
+static void body_is_in(desk *d, const char *path, const char *encoding, const pare_bodies *want)
+{
+    pare_exchange x;
+    pare_exchange_init(&x, &d->ctx);
+    x.path = path;
+    x.encoding = encoding;
+    assert_ptr_equal(pare_api_bodies(&d->api, &x), want);
+    pare_exchange_free(&x);
+}
+
+/* What the model does not take as it came is in ordinary memory: it is unpacked, or decoded. */
+static void which_bodies_are_pinned(void **state)
+{
+    desk *d = *state;
+    static const int64_t dims[] = {1, 3, 8, 8};
+    const pare_serve_config config = desk_config(1, 0, 1);
+    graph_case g;
+    graph_open(&g, 17);
+    graph_input(&g, "image", PARE_f32, 4, dims);
+    graph_node(&g, "Relu", "image", "same");
+    graph_output(&g, "same");
+    desk_put_graph(
+        d, &g, "pictures",
+        "parameters { key: \"preprocess\" value { string_value: \"resize 10, crop 8\" } }");
+    desk_put_model(d, "mlp", 1);
+    assert_int_equal(pare_device_open(&d->ctx, &d->device, "cuda"), PARE_OK);
+    assert_int_equal(pare_gpus_new(&d->ctx, &d->gpus, d->device, 0), PARE_OK);
+    desk_open(d, d->path, 1, &config);
+    pinned = &pare_gpus_first(d->gpus)->pinned;
+    body_is_in(d, "/v2/models/net/infer", NULL, pinned);
+    body_is_in(d, "/v2/models/net/versions/1/infer", "identity", pinned);
+    body_is_in(d, "/v2/models/net/infer", "gzip", NULL);
+    body_is_in(d, "/v2/models/net/ready", NULL, NULL);
+    body_is_in(d, "/v2/models/none/infer", NULL, NULL);
+    desk_gives(d, "GET", "/v2/models/pictures/ready", "", 200, "");
+    body_is_in(d, "/v2/models/pictures/infer", NULL, NULL);
     desk_close(d);
 }
 
@@ -180,6 +222,7 @@ int main(void)
         CASE(batches_mix_both),
         CASE(failed_copies_are_told_and_forgotten),
         CASE(memory_has_a_limit),
+        CASE(which_bodies_are_pinned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,8 @@ typedef struct office {
     int count;
     bool is_over;
     atomic_int handled, received, wrong;
-    atomic_bool is_draining;
+    atomic_bool keeps; /* a request goes to `kept`, and the test answers it */
+    _Atomic(pare_exchange *) kept;
     pthread_t worker[WORKERS];
 } office;
 
@@ -55,6 +56,10 @@ static void handle(void *user, pare_exchange *x)
 {
     office *o = user;
     bool is_taken = false;
+    if (atomic_load(&o->keeps)) {
+        atomic_store(&o->kept, x);
+        return;
+    }
     if (atomic_fetch_add(&o->handled, 1) % 3) {
         (void)pthread_mutex_lock(&o->lock);
         is_taken = o->count < WAITING;
@@ -314,10 +319,35 @@ static void no_one_waits_for_others(void **state)
     }
 }
 
+/* A client that has closed its side may read on; one that has reset the connection is gone. */
+static void gone_while_it_is_computed(void **state)
+{
+    static const char text[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    const struct linger reset = {1, 0};
+    office *o = *state;
+    client c = {.o = o};
+    atomic_store(&o->keeps, true);
+    assert_true(connects(&c));
+    assert_true(sends_all(&c, text, sizeof text - 1));
+    while (!atomic_load(&o->kept)) pare_sleep_ms(1);
+    pare_exchange *x = atomic_load(&o->kept);
+    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
+    pare_sleep_ms(50);
+    const bool was_gone = pare_exchange_is_gone(x);
+    (void)setsockopt(c.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    close(c.fd);
+    for (int i = 0; i < 10000 && !pare_exchange_is_gone(x); i++) pare_sleep_ms(1);
+    const bool is_gone = pare_exchange_is_gone(x);
+    answer(x);
+    assert_false(was_gone);
+    assert_true(is_gone);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {CASE(many_clients), CASE(draining),
-                                       CASE(no_one_waits_for_others)};
+                                       CASE(no_one_waits_for_others),
+                                       CASE(gone_while_it_is_computed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -467,10 +467,11 @@ pare_bodies *pare_api_bodies(pare_api *api, pare_exchange *x)
     if (!match(&c, "v2/models/{m}/infer", path) &&
         !match(&c, "v2/models/{m}/versions/{v}/infer", path))
         return NULL;
+    if (x->encoding && *x->encoding && strcmp(x->encoding, "identity") != 0) return NULL;
     pare_ctx_init(&quiet);
     const int64_t version = c.version ? strtoll(c.version, NULL, 10) : 0;
     if (pare_repository_find(api->repository, &quiet, &s, c.model, version) != PARE_OK) return NULL;
-    pare_gpu *gpu = s->site_count ? s->site[0].gpu : NULL;
+    pare_gpu *gpu = s->site_count && !s->preprocess ? s->site[0].gpu : NULL;
     pare_served_release(s); /* GPUs stay open */
     return gpu ? &gpu->pinned : NULL;
 }

@@ -20,7 +20,8 @@ typedef struct pare_api {
 
 /* Does the request bring the token, where one is asked for? Else makes the reply. */
 bool pare_api_admit(const pare_api *api, pare_exchange *x);
-/* Memory for the body of a request to a model on a GPU; NULL: any will do. */
+/* Memory for the body of a request to a model on a GPU; NULL: any will do, for what the model takes
+   is not in the body as it is. */
 pare_bodies *pare_api_bodies(pare_api *api, pare_exchange *x);
 /* Makes the exchange's reply, now or later, by this thread or another. */
 void pare_api_handle(pare_api *api, pare_exchange *x);

@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { PINNED_STEP = 256 << 10 }; /* bytes: pinned memory is made in multiples, to fit again */
+enum {
+    PINNED_STEP = 256 << 10, /* bytes: pinned memory is made in multiples, to fit again */
+    PINNED_PART = 8          /* of all that may be pinned, one body has at most 1 / PINNED_PART */
+};
 
 void pare_bodies_init(pare_bodies *bodies, size_t most)
 {
@@ -16,7 +19,7 @@ void pare_bodies_init(pare_bodies *bodies, size_t most)
 
 void pare_bodies_init_pinned(pare_bodies *bodies, size_t most,
                              void *(*pin)(void *user, size_t bytes),
-                             void (*unpin)(void *user, void *memory), void *user)
+                             bool (*unpin)(void *user, void *memory), void *user)
 {
     pare_bodies_init(bodies, most);
     bodies->pin = pin;
@@ -27,7 +30,7 @@ void pare_bodies_init_pinned(pare_bodies *bodies, size_t most,
 static void discard(pare_body *body)
 {
     if (body->pool->pin)
-        body->pool->unpin(body->pool->user, body->data);
+        (void)body->pool->unpin(body->pool->user, body->data);
     else
         free(body->data);
     free(body);
@@ -59,52 +62,6 @@ static pare_body *find(pare_bodies *bodies, size_t bytes)
     return found;
 }
 
-/* Counts bytes of pinned memory. False: there would be too many. */
-static bool reserve(pare_bodies *bodies, size_t bytes)
-{
-    (void)pthread_mutex_lock(&bodies->lock);
-    const bool good = bytes <= bodies->most - bodies->kept;
-    if (good) bodies->kept += bytes;
-    (void)pthread_mutex_unlock(&bodies->lock);
-    return good;
-}
-
-static void *take(pare_bodies *bodies, size_t align, size_t room)
-{
-    if (!bodies->pin) return aligned_alloc(align, room);
-    if (!reserve(bodies, room)) return NULL;
-    void *data = bodies->pin(bodies->user, room);
-    if (data) return data;
-    (void)pthread_mutex_lock(&bodies->lock);
-    bodies->kept -= room;
-    (void)pthread_mutex_unlock(&bodies->lock);
-    return NULL;
-}
-
-static pare_body *make(pare_bodies *bodies, size_t bytes)
-{
-    const size_t align = bodies->pin               ? PINNED_STEP
-                         : bytes < PARE_BODY_LARGE ? PARE_BODY_ALIGN
-                                                   : PARE_BODY_PAGE;
-    pare_body *body = malloc(sizeof *body);
-    if (!body || bytes > SIZE_MAX - align) {
-        free(body);
-        return NULL;
-    }
-    const size_t room = (bytes + align - 1) / align * align;
-    *body = (pare_body){.pool = bodies, .data = take(bodies, align, room), .room = room};
-    if (body->data) return body;
-    free(body);
-    return NULL;
-}
-
-pare_body *pare_bodies_get(pare_bodies *bodies, size_t bytes)
-{
-    if (bytes < PARE_BODY_LARGE) return bodies->pin ? NULL : make(bodies, bytes ? bytes : 1);
-    pare_body *body = find(bodies, bytes);
-    return body ? body : make(bodies, bytes);
-}
-
 /* Takes those that were put first, until so many bytes can be kept. */
 static pare_body *make_room(pare_bodies *bodies, size_t bytes)
 {
@@ -118,6 +75,73 @@ static pare_body *make_room(pare_bodies *bodies, size_t bytes)
         *at = NULL;
     }
     return old;
+}
+
+/* Counts bytes of pinned memory, in place of *old, which is to be unpinned. False: there would be
+   too many, whatever goes. */
+static bool reserve(pare_bodies *bodies, pare_body **old, size_t bytes)
+{
+    (void)pthread_mutex_lock(&bodies->lock);
+    size_t most = bodies->most - bodies->kept;
+    for (const pare_body *b = bodies->free; b; b = b->next) most += b->room;
+    const bool good = bytes <= most;
+    *old = good ? make_room(bodies, bytes) : NULL;
+    if (good) bodies->kept += bytes;
+    (void)pthread_mutex_unlock(&bodies->lock);
+    return good;
+}
+
+/* Takes back what was reserved; what could not be unpinned stays. */
+static void give_up(pare_bodies *bodies, pare_body *old, size_t bytes)
+{
+    (void)pthread_mutex_lock(&bodies->lock);
+    bodies->kept -= bytes;
+    for (pare_body *next; old; old = next) {
+        next = old->next;
+        old->next = bodies->free;
+        bodies->free = old;
+        bodies->kept += old->room;
+    }
+    (void)pthread_mutex_unlock(&bodies->lock);
+}
+
+static void *take_pinned(pare_bodies *bodies, size_t room)
+{
+    pare_body *old;
+    if (!reserve(bodies, &old, room)) return NULL;
+    for (pare_body *next; old && bodies->unpin(bodies->user, old->data); old = next) {
+        next = old->next;
+        free(old);
+    }
+    void *data = old ? NULL : bodies->pin(bodies->user, room);
+    if (!data) give_up(bodies, old, room);
+    return data;
+}
+
+static pare_body *make(pare_bodies *bodies, size_t bytes)
+{
+    const size_t align = bodies->pin               ? PINNED_STEP
+                         : bytes < PARE_BODY_LARGE ? PARE_BODY_ALIGN
+                                                   : PARE_BODY_PAGE;
+    pare_body *body = malloc(sizeof *body);
+    if (!body || bytes > SIZE_MAX - align) {
+        free(body);
+        return NULL;
+    }
+    const size_t room = (bytes + align - 1) / align * align;
+    *body = (pare_body){.pool = bodies, .room = room};
+    body->data = bodies->pin ? take_pinned(bodies, room) : aligned_alloc(align, room);
+    if (body->data) return body;
+    free(body);
+    return NULL;
+}
+
+pare_body *pare_bodies_get(pare_bodies *bodies, size_t bytes)
+{
+    if (bodies->pin && bytes > bodies->most / PINNED_PART) return NULL;
+    if (bytes < PARE_BODY_LARGE) return bodies->pin ? NULL : make(bodies, bytes ? bytes : 1);
+    pare_body *body = find(bodies, bytes);
+    return body ? body : make(bodies, bytes);
 }
 
 void pare_bodies_put(pare_body *body)

@@ -22,19 +22,20 @@ typedef struct pare_bodies {
     pare_body *free;   /* the ones put last first */
     size_t kept, most; /* bytes of these, and at most; pinned: of all that were made */
     void *(*pin)(void *user, size_t bytes); /* NULL: it is ordinary memory */
-    void (*unpin)(void *user, void *memory);
+    bool (*unpin)(void *user, void *memory);
     void *user;
 } pare_bodies;
 
 /* most: bytes that are kept for later, at most. */
 void pare_bodies_init(pare_bodies *bodies, size_t most);
-/* Of pinned memory, at most so many bytes in all. pin returns NULL where there is none now. */
+/* Of pinned memory, at most so many bytes in all, and an eighth of them for one body. pin returns
+   NULL where there is none now, unpin false where it cannot now; in pare_bodies_free it can. */
 void pare_bodies_init_pinned(pare_bodies *bodies, size_t most,
                              void *(*pin)(void *user, size_t bytes),
-                             void (*unpin)(void *user, void *memory), void *user);
+                             bool (*unpin)(void *user, void *memory), void *user);
 void pare_bodies_free(pare_bodies *bodies); /* all were put back */
 /* At least so many bytes, of which none is set. NULL: there are none; pinned, fewer than
-   PARE_BODY_LARGE are never there. */
+   PARE_BODY_LARGE are never there. Where all that may be pinned is, what no one uses makes room. */
 pare_body *pare_bodies_get(pare_bodies *bodies, size_t bytes);
 void pare_bodies_put(pare_body *body); /* or NULL */
 #endif

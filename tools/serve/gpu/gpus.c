@@ -28,11 +28,14 @@ static void *pin(void *user, size_t bytes)
     return memory;
 }
 
-/* At the end, when nothing runs on it. */
-static void unpin(void *user, void *memory)
+/* A free would end what is being recorded. */
+static bool unpin(void *user, void *memory)
 {
-    const pare_gpu *gpu = user;
+    pare_gpu *gpu = user;
+    if (pthread_mutex_trylock(&gpu->making)) return false;
     gpu->device->streams->unpin(gpu->device, memory);
+    (void)pthread_mutex_unlock(&gpu->making);
+    return true;
 }
 
 /* Takes the device where it succeeds. */

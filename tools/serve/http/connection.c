@@ -13,12 +13,13 @@ enum {
     MOST_HEAD = 32 << 10,   /* of a request's lines */
     SINK = 16 << 10,        /* that are dropped at once */
     MOST_STEPS = 48,        /* of one turn */
-    IDLE_SECONDS = 60,      /* without anything of a request; for a request's lines in all */
-    UNREAD_SECONDS = 600,   /* without anything of a reply being read */
+    IDLE_SECONDS = 60,      /* without a request; for its lines in all, and a piece of its body */
+    UNREAD_SECONDS = 600,   /* for a piece of a reply to be read */
+    LEAST_RATE = 32 << 10,  /* bytes a second: a piece is what has to move in such a time, or all */
+    SPARED_SECONDS = 1,     /* more where a request has come, and was not read yet */
     LINGER_SECONDS = 2,     /* for the client's end behind the last reply */
     LEFT_SECONDS = 30,      /* the same where it still sends */
     STALLED_SECONDS = 5,    /* draining: without anything of a request that has begun */
-    SLOW_SECONDS = 30,      /* draining: for a request to come, and for its reply to be read */
     DROPPED_MORE = 64 << 20 /* bytes that are read of a refused body beside two bodies */
 };
 static const double quiet = 0.3; /* seconds: draining, without a next request */
@@ -52,6 +53,8 @@ void pare_connection_free(pare_connection *c)
 static void shut(pare_connection *c)
 {
     if (c->step == PARE_STEP_CLOSED) return;
+    if (c->tls && c->step != PARE_STEP_SHAKING && c->step != PARE_STEP_LINGERING)
+        pare_tls_bye(c->tls);
     pare_request_end(c);
     close(c->fd);
     c->fd = -1;
@@ -70,7 +73,30 @@ bool pare_connection_note(pare_connection *c, unsigned events)
     return false;
 }
 
+/* --- its pace --- */
+
+void pare_connection_pace(pare_connection *c)
+{
+    c->paced = c->now;
+    c->piece = 0;
+}
+
+/* Bytes have come, or went: as many as `seconds` are for begin a new time. */
+static void keep_pace(pare_connection *c, size_t bytes, size_t seconds)
+{
+    c->since = c->now;
+    c->piece += bytes;
+    if (c->piece >= seconds * LEAST_RATE) pare_connection_pace(c);
+}
+
 /* --- reading --- */
+
+bool pare_connection_has_more(const pare_connection *c)
+{
+    char first;
+    return c->have > c->used || (c->tls && pare_tls_has_more(c->tls)) ||
+           recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
 
 typedef enum got { GOT_SOME, GOT_NOTHING, GOT_END } got;
 
@@ -91,7 +117,7 @@ static got read_some(pare_connection *c, char *to, size_t bytes, size_t *n)
     if (all > 0) {
         *n = (size_t)all < bytes ? (size_t)all : bytes;
         c->have += (size_t)all - *n;
-        c->since = c->now;
+        keep_pace(c, (size_t)all, IDLE_SECONDS);
         /* a short read has emptied the socket; the client's end is told apart, and TLS has a memory
            of its own */
         if (!c->tls && (size_t)all < bytes + spare && !c->has_ended) c->is_readable = false;
@@ -128,6 +154,7 @@ static bool shake(pare_connection *c)
 {
     if (!pare_tls_shake(c->tls)) {
         c->step = PARE_STEP_HEAD;
+        c->since = c->begun = c->now;
         return true;
     }
     if (errno != EAGAIN) shut(c);
@@ -154,7 +181,7 @@ static bool read_head(pare_connection *c)
 {
     if (!c->head.lines && !c->head.line) drop_empty_lines(c);
     if (c->have == c->head.at) return fill_buffer(c);
-    if (!c->head.at) c->begun = c->now;
+    if (!c->head.at && c->buffer[0] != '\r') c->begun = c->now; /* it may be an empty line's */
     const int form = pare_head_look(&c->head, c->buffer, c->have);
     if (form == PARE_HEAD_WRONG) {
         pare_request_refuse(c, PARE_HTTP_BAD_REQUEST,
@@ -189,7 +216,7 @@ static void finish(pare_connection *c)
 static bool ends_dropping(pare_connection *c)
 {
     const uint64_t most = 2 * (uint64_t)c->common->options.limit + DROPPED_MORE;
-    if (c->dropped <= most) return false;
+    if (c->came <= most) return false;
     shut(c);
     return true;
 }
@@ -257,7 +284,7 @@ static void send_some(pare_connection *c)
 {
     const size_t before = c->sent;
     const pare_sent sent = pare_reply_send(c);
-    if (c->sent > before) c->since = c->now;
+    if (c->sent > before) keep_pace(c, c->sent - before, UNREAD_SECONDS);
     if (sent == PARE_SENT_ALL) end_reply(c);
     if (sent == PARE_SENT_BROKEN) c->step = PARE_STEP_BROKEN;
 }
@@ -329,6 +356,7 @@ void pare_connection_done(pare_exchange *x)
     unsigned out = PARE_TURN_OUT;
     if (!pare_connection_is_out(c)) {
         c->is_refused = true;
+        pare_request_drop_body(c);
         return;
     }
     c->now = c->common->seconds();
@@ -342,6 +370,14 @@ void pare_connection_done(pare_exchange *x)
 
 /* --- time --- */
 
+/* No request has begun; empty lines are none. */
+static bool is_idle_for_long(const pare_connection *c, double all, bool drains, double drained)
+{
+    const double most = drains ? quiet : IDLE_SECONDS;
+    const double idle = drains && drained < all ? drained : all;
+    return idle > most && (idle > most + SPARED_SECONDS || !pare_connection_has_more(c));
+}
+
 static bool is_over(const pare_connection *c, double now)
 {
     const bool drains = atomic_load(&c->common->draining);
@@ -349,16 +385,18 @@ static bool is_over(const pare_connection *c, double now)
     const double drained = drains ? now - c->common->drained : 0;
     switch (c->step) {
     case PARE_STEP_HEAD:
-        if (!c->have)
-            return still > (drains ? quiet : IDLE_SECONDS) && (!drains || drained > quiet);
+        if (!c->have) return is_idle_for_long(c, all, drains, drained);
         if (all > IDLE_SECONDS) return true; /* fall through */
     case PARE_STEP_SHAKING:
     case PARE_STEP_CONTINUE:
+        return still > (drains ? STALLED_SECONDS : IDLE_SECONDS) || drained > PARE_SLOW_SECONDS;
     case PARE_STEP_BODY:
     case PARE_STEP_CHUNKS:
-        return still > (drains ? STALLED_SECONDS : IDLE_SECONDS) || drained > SLOW_SECONDS;
+        return now - c->paced > IDLE_SECONDS || (drains && still > STALLED_SECONDS) ||
+               drained > PARE_SLOW_SECONDS;
     case PARE_STEP_SENDING:
-        return still > UNREAD_SECONDS || (drains && all > SLOW_SECONDS && drained > SLOW_SECONDS);
+        return now - c->paced > UNREAD_SECONDS ||
+               (drains && all > PARE_SLOW_SECONDS && drained > PARE_SLOW_SECONDS);
     case PARE_STEP_LINGERING: return still > LINGER_SECONDS || all > LEFT_SECONDS;
     case PARE_STEP_OUT:
     case PARE_STEP_BROKEN:

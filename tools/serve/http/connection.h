@@ -39,6 +39,8 @@ typedef struct pare_http_common {
     void (*give_back)(pare_connection *c);
 } pare_http_common;
 
+enum { PARE_SLOW_SECONDS = 30 }; /* draining: for a request to come, and for its reply to be read */
+
 typedef enum pare_step {
     PARE_STEP_SHAKING,
     PARE_STEP_HEAD,
@@ -107,6 +109,8 @@ struct pare_connection {
     pare_step step;
     double now;          /* of this turn, pare_seconds */
     double since, begun; /* when something came or went last; when the step's whole time began */
+    double paced;        /* since when `piece` is counted */
+    size_t piece;        /* bytes of a body that came, or of a reply that went */
     bool is_readable;    /* something may be there to read */
     bool has_ended;      /* the client's end may be there to read */
     /* --- what was read --- */
@@ -126,7 +130,7 @@ struct pare_connection {
     pare_bodies *pool;     /* that the body's memory is of, if it has some; NULL: the shared one */
     pare_body *memory;     /* the body's memory; NULL: none */
     size_t from;           /* where in it the body begins */
-    uint64_t dropped;      /* bytes of a body that is not taken */
+    uint64_t came;         /* bytes of the body, taken or not */
     pare_chunks *chunks;   /* NULL: it comes in one piece */
     /* --- the reply --- */
     char lines[640]; /* its head */
@@ -162,6 +166,8 @@ void pare_request_take_chunks(pare_connection *c);
 /* A refusal before the exchange is handed out, behind which the connection ends. */
 void pare_request_refuse(pare_connection *c, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The body's memory goes, and counts no longer: the reply is made. */
+void pare_request_drop_body(pare_connection *c);
 /* The request is over, and its memory goes. */
 void pare_request_end(pare_connection *c);
 
@@ -174,5 +180,9 @@ pare_sent pare_reply_send_continue(pare_connection *c);
 
 /* connection.c: the exchange's done. */
 void pare_connection_done(pare_exchange *x);
+/* A body's or a reply's step begins, of which so much has to move in so long. */
+void pare_connection_pace(pare_connection *c);
+/* Has more come than the request? Looks at the socket. */
+bool pare_connection_has_more(const pare_connection *c);
 #endif
 #endif

@@ -89,8 +89,9 @@ void pare_path_decode(char *path)
     for (const char *from = path; *from;) {
         const int high = *from == '%' ? digit_of(from[1]) : -1;
         const int low = high >= 0 ? digit_of(from[2]) : -1;
-        if (low >= 0 && (high || low)) {
-            *to++ = (char)(high * 16 + low);
+        const int byte = low >= 0 ? high * 16 + low : 0;
+        if (byte && byte != '/') {
+            *to++ = (char)byte;
             from += 3;
         } else
             *to++ = *from++;

@@ -28,6 +28,7 @@ bool pare_head_is_name(const char *text, size_t bytes);
    the last, of size 0, also the trailers. */
 bool pare_chunk_is_well_formed(const char *text, size_t bytes, bool is_first, bool is_last);
 
-/* Decodes %XX in place; %00, and what is no such number, stays as it is. */
+/* Decodes %XX in place; %00, %2F (a slash that parts no segments), and what is no such number, stay
+   as they are. */
 void pare_path_decode(char *path);
 #endif

@@ -29,7 +29,7 @@ typedef struct loop {
     pare_connection *first;              /* its connections */
     _Atomic(pare_connection *) returned; /* what was given back, the last first */
     pare_connection *closed;             /* of this round: an event of it may still name them */
-    double next_tick;
+    double ticked;                       /* pare_seconds, the last time */
 } loop;
 
 struct pare_loops {
@@ -185,8 +185,8 @@ static void note(loop *l, pare_connection *c, uint32_t events, double now)
 static void look_after(loop *l, double now)
 {
     const bool drains = atomic_load(&l->all->common->draining);
-    if (now < l->next_tick && !drains) return;
-    l->next_tick = now + 1e-3 * TICK_MS;
+    if (now < l->ticked + 1e-3 * (drains ? DRAIN_MS : TICK_MS)) return;
+    l->ticked = now;
     for (pare_connection *c = l->first, *next; c; c = next) {
         next = c->next;
         pare_connection_tick(c, now);

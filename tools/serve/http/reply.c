@@ -117,9 +117,8 @@ static const char *phrase_of(int code)
 /* Draining, a connection ends behind the last request that has come. */
 static bool ends(const pare_connection *c)
 {
-    enum { SLOW_SECONDS = 30 };
     if (c->is_last || !atomic_load(&c->common->draining)) return c->is_last;
-    return (c->have == c->used && !c->is_readable) || c->now - c->common->drained > SLOW_SECONDS;
+    return c->now - c->common->drained > PARE_SLOW_SECONDS || !pare_connection_has_more(c);
 }
 
 void pare_reply_begin(pare_connection *c)
@@ -147,11 +146,10 @@ void pare_reply_begin(pare_connection *c)
     put(&l, "\r\n");
     c->line_bytes = l.bytes;
     c->sent = 0;
-    pare_exchange_drop_body(&c->x);
-    pare_bodies_put(c->memory);
-    c->memory = NULL;
+    pare_request_drop_body(c);
     pare_exchange_hold_reply(&c->x);
     c->begun = c->since = c->now;
+    pare_connection_pace(c);
     c->step = PARE_STEP_SENDING;
 }
 

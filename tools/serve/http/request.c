@@ -55,6 +55,7 @@ static int on_lines(pare_parser *p)
     pare_connection *c = p->data;
     p->upgrade = 0; /* it stays HTTP/1.1 */
     c->x.method = pare_parser_method(p);
+    c->is_head = !strcmp(c->x.method, "HEAD");
     c->is_last = !pare_parser_keeps_alive(p);
     c->length = c->field[PARE_FIELD_LENGTH].count ? p->content_length : 0;
     return !c->field[PARE_FIELD_TRANSFER].count;
@@ -130,24 +131,25 @@ static void init(pare_connection *c)
     c->x.most_held = (size_t)common->options.pending;
     c->has_request = true;
     c->is_last = c->is_refused = c->has_version_1_0 = c->is_head = false;
-    c->length = c->left = c->dropped = 0;
+    c->length = c->left = c->came = 0;
     c->target = (pare_span){0};
     memset(c->field, 0, sizeof c->field);
 }
 
-static void drop_body(pare_connection *c)
+void pare_request_drop_body(pare_connection *c)
 {
+    pare_exchange_drop_body(&c->x);
     pare_bodies_put(c->memory);
     c->memory = NULL;
-    free(c->chunks);
-    c->chunks = NULL;
 }
 
 void pare_request_end(pare_connection *c)
 {
     if (!c->has_request) return;
+    pare_request_drop_body(c);
     pare_exchange_free(&c->x);
-    drop_body(c);
+    free(c->chunks);
+    c->chunks = NULL;
     c->has_request = false;
 }
 
@@ -187,8 +189,8 @@ static const char *path_of(pare_connection *c)
     char *path = c->buffer + c->target.at;
     path[c->target.bytes] = 0; /* the space behind it */
     if (!strncasecmp(path, "http://", 7) || !strncasecmp(path, "https://", 8)) {
-        path = strchr(strchr(path, ':') + 3, '/');
-        if (!path) return "/";
+        path = strpbrk(strchr(path, ':') + 3, "/?#");
+        if (!path || *path != '/') return "/";
     }
     path[strcspn(path, "?#")] = 0;
     pare_path_decode(path);
@@ -217,7 +219,8 @@ static bool read_lines(pare_connection *c, pare_parser *parser)
     size_t taken;
     pare_parser_init(parser, &calls, c);
     const bool is_read = pare_parser_take(parser, &calls, c->buffer, c->head.at, &taken);
-    if (!is_read || taken != c->head.at || !c->target.bytes) {
+    const bool is_whole = *c->x.method && c->target.bytes; /* HTTP/2's preface is not, for llhttp */
+    if (!is_read || taken != c->head.at || !is_whole) {
         pare_request_refuse(c, PARE_HTTP_BAD_REQUEST, "the request's header is no HTTP/1.1: %s",
                             is_read ? "it ends too early" : pare_parser_why(parser));
         return false;
@@ -260,16 +263,14 @@ char *pare_request_place(const pare_connection *c)
 /* What of a body in chunks is too large is found out here. */
 void pare_request_take(pare_connection *c, const char *at, size_t bytes)
 {
+    c->came += bytes;
     if (!c->chunks) c->left -= bytes;
     if (!c->is_refused && bytes > c->x.limit - c->x.bytes) refuse_size(c);
     if (!c->is_refused && !pare_exchange_hold(&c->x, bytes))
         pare_exchange_fail(&c->x, PARE_HTTP_UNAVAILABLE);
     if (!c->is_refused && !make_place(c, c->x.bytes + bytes))
         pare_exchange_refuse(&c->x, PARE_HTTP_UNAVAILABLE, "out of memory for the request's body");
-    if (c->is_refused) {
-        c->dropped += bytes;
-        return;
-    }
+    if (c->is_refused) return;
     char *place = pare_request_place(c);
     if (place != at) memcpy(place, at, bytes);
     c->x.bytes += bytes;
@@ -330,6 +331,7 @@ static void choose_step(pare_connection *c, bool asks)
 {
     const bool has_body = c->length || c->chunks;
     c->sent = 0;
+    pare_connection_pace(c);
     if (asks && has_body && c->is_refused) {
         c->is_last = true; /* the body may come, or not */
         pare_reply_begin(c);
@@ -368,7 +370,6 @@ void pare_request_begin(pare_connection *c)
     c->x.encoding = text_of(c, PARE_FIELD_ENCODING);
     c->x.accept_encoding = text_of(c, PARE_FIELD_ACCEPT);
     c->x.authorization = text_of(c, PARE_FIELD_AUTHORIZATION);
-    c->is_head = !strcmp(c->x.method, "HEAD");
     if (c->common->options.admit(c->common->options.user, &c->x) && c->length > c->x.limit)
         refuse_size(c);
     if (has_room && begin_body(c, &parser))

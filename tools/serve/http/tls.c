@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_ALERTS = 16 }; /* that are passed over at once: a client that sends more ends */
+
 struct pare_tls_files {
     gnutls_certificate_credentials_t credentials;
 };
@@ -80,11 +82,17 @@ static ssize_t result(ssize_t code)
     return -1;
 }
 
+static bool can_go_on(ssize_t code, int *alerts)
+{
+    return code == GNUTLS_E_INTERRUPTED ||
+           (code == GNUTLS_E_WARNING_ALERT_RECEIVED && ++*alerts <= MOST_ALERTS);
+}
+
 int pare_tls_shake(pare_tls *tls)
 {
-    int code;
+    int code, alerts = 0;
     do code = gnutls_handshake(tls->session);
-    while (code == GNUTLS_E_INTERRUPTED || code == GNUTLS_E_WARNING_ALERT_RECEIVED);
+    while (can_go_on(code, &alerts));
     return (int)result(code);
 }
 
@@ -92,8 +100,9 @@ int pare_tls_shake(pare_tls *tls)
 ssize_t pare_tls_read(pare_tls *tls, void *to, size_t bytes)
 {
     ssize_t n;
+    int alerts = 0;
     do n = gnutls_record_recv(tls->session, to, bytes);
-    while (n == GNUTLS_E_INTERRUPTED || n == GNUTLS_E_WARNING_ALERT_RECEIVED);
+    while (can_go_on(n, &alerts));
     return n == GNUTLS_E_PREMATURE_TERMINATION ? 0 : result(n);
 }
 
@@ -106,6 +115,11 @@ ssize_t pare_tls_write(pare_tls *tls, const void *from, size_t bytes)
     while (n == GNUTLS_E_INTERRUPTED);
     tls->is_stuck = n == GNUTLS_E_AGAIN;
     return result(n);
+}
+
+bool pare_tls_has_more(const pare_tls *tls)
+{
+    return gnutls_record_check_pending(tls->session) > 0;
 }
 
 void pare_tls_bye(pare_tls *tls) { (void)gnutls_bye(tls->session, GNUTLS_SHUT_WR); }
@@ -153,6 +167,12 @@ ssize_t pare_tls_write(pare_tls *tls, const void *from, size_t bytes)
     (void)from;
     (void)bytes;
     return -1;
+}
+
+bool pare_tls_has_more(const pare_tls *tls)
+{
+    (void)tls;
+    return false;
 }
 
 void pare_tls_bye(pare_tls *tls) { (void)tls; }

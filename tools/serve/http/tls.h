@@ -24,6 +24,8 @@ void pare_tls_free(pare_tls *tls); /* or NULL */
 int pare_tls_shake(pare_tls *tls);
 ssize_t pare_tls_read(pare_tls *tls, void *to, size_t bytes);
 ssize_t pare_tls_write(pare_tls *tls, const void *from, size_t bytes);
+/* Is something of what came decrypted, and not read? */
+bool pare_tls_has_more(const pare_tls *tls);
 /* Says that nothing more is sent, if the socket takes it. */
 void pare_tls_bye(pare_tls *tls);
 #endif
