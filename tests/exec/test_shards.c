@@ -45,7 +45,7 @@ static pare_status gather(void *user, const void *mine, const size_t *bytes, voi
     world *w = m->w;
     char *to = all;
     w->mine[m->shard] = mine;
-    w->gathered += !m->shard;
+    if (!m->shard) w->gathered++;
     pthread_barrier_wait(&w->met);
     for (int r = 0; r < w->shards; to += bytes[r++])
         if (bytes[r]) memcpy(to, w->mine[r], bytes[r]);
