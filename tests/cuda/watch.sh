@@ -29,7 +29,8 @@ check vitals judge some.json "(lambda v: v['readings'] > 0 and v['power_w'] == d
 check without_dcgm judge some.json "all(j['device']['vitals'][k] is None for k in ('sm_active', 'tensor_active', 'dram_active', 'pcie_tx_bytes_per_s', 'nvlink_rx_bytes_per_s'))"
 check vitals_text lines "limit 700 W, SM 1980 MHz, memory 3201 MHz, 51 C, 53.7 GB used; slowed by: power limit" text 1
 
-activities() { LD_LIBRARY_PATH=$nvml:$dcgm bench "$@"; }
+# a second, for activities are known from the third reading on
+activities() { LD_LIBRARY_PATH=$nvml:$dcgm "$pare" bench "$mlp" --duration 1 --warmup 0 --device cuda "$@"; }
 check with_dcgm activities --json dcgm.json
 cp out text
 check activity judge dcgm.json "(lambda v: v['power_w']['mean'] == 312.5 and v['sm_active'] == dict(min=0.75, mean=0.75, max=0.75) and v['tensor_active']['mean'] == 0.5 and v['pcie_tx_bytes_per_s']['max'] == 12.5e9 and v['pcie_rx_bytes_per_s']['max'] == 0 and v['dram_active'] is v['nvlink_tx_bytes_per_s'] is v['nvlink_rx_bytes_per_s'] is None)(j['device']['vitals'])"
