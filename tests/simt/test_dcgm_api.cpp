@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime/cuda/device/dcgm_api.h against NVIDIA's headers: built and run where they are.
+#include <cstdio>
 #include <dcgm_agent.h>
 #include <cstddef>
 #include "runtime/cuda/device/dcgm_api.h"

@@ -2,6 +2,7 @@
 // runtime/cuda/comm/nccl_api.h against NVIDIA's header: built and run where it is.
 #include <nccl.h>
 #include <cstddef>
+#include <cstdio>
 #include "runtime/cuda/comm/nccl_api.h"
 #include "same_call.h"
 
@@ -35,5 +36,6 @@ SAME(sizeof(pare_nccl_config), offsetof(ncclConfig_t, minCTAs));
 int main()
 {
     const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+    printf("NCCL's functions are declared as version %d declares them\n", NCCL_VERSION_CODE);
     return theirs.magic != PARE_NCCL_CONFIG_MAGIC;
 }

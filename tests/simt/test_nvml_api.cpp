@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime/cuda/device/nvml_api.h against NVIDIA's header: built and run where a toolkit has it.
+#include <cstdio>
 #include <nvml.h>
 #include <cstddef>
 #include "runtime/cuda/device/nvml_api.h"
@@ -32,5 +33,6 @@ SAME(0x400, nvmlClocksEventReasonReliability);
 
 int main()
 {
+    puts("NVML's functions are declared as its header declares them");
     return 0;
 }
