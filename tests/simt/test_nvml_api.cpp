@@ -4,7 +4,7 @@
 #include <nvml.h>
 #include <cstddef>
 #include "runtime/cuda/device/nvml_api.h"
-#include "runtime/ops/telemetry.h"
+#include "runtime/device/telemetry.h"
 #include "same_call.h"
 
 #define SAME_CALL(name, symbol, parameters)                                                        \
@@ -33,6 +33,6 @@ SAME(0x400, nvmlClocksEventReasonReliability);
 
 int main()
 {
-    puts("NVML's functions are declared as its header declares them");
+    puts("the functions of NVML are declared as its header declares them");
     return 0;
 }
