@@ -176,7 +176,7 @@ static pare_status open_channels(pare_train_pipeline *p)
     return pare_channel_open(p->comm, &p->from_next, p->stage + 1, p->stage, p->backward.in);
 }
 
-static pare_status open(pare_train_pipeline *p)
+static pare_status open_all(pare_train_pipeline *p)
 {
     open_parts(p);
     PARE_TRY(open_slots(p));
@@ -192,7 +192,7 @@ static size_t activations_of(const pare_train_pipeline *p)
     return bytes;
 }
 
-static pare_status plan(pare_train_pipeline *p)
+static pare_status describe(pare_train_pipeline *p)
 {
     double cost[PARE_MOST_STAGES];
     pare_pipeline_plan *out = &p->planned;
@@ -225,9 +225,9 @@ pare_status pare_train_pipeline_open(pare_trainer *t)
                                                 .count = t->microbatch_count}};
     t->pipeline = p;
     snprintf(t->sums.transport, sizeof t->sums.transport, "mpi");
-    PARE_TRY(pare_comm_settle(t->options.comm, p ? open(p) : PARE_MEMORY));
+    PARE_TRY(pare_comm_settle(t->options.comm, p ? open_all(p) : PARE_MEMORY));
     p->is_open = true;
-    return plan(p);
+    return describe(p);
 }
 
 const pare_pipeline_plan *pare_train_pipeline_planned(const pare_train_pipeline *p)

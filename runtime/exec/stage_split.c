@@ -3,10 +3,15 @@
    and their order). A tensor that a part makes goes from part to part until it comes to the last
    stage that reads it; where it is there already, the stage has kept it:
 
-       stage 0   forward 0 --.                         .--> backward 0      ^ kept from forward 0
-       stage 1                `--> forward 1 --.  .--> backward 1 --'
-       stage 2                                  `--'
-                                          both halves of the last */
+       stage 0:   forward 0                                    backward 0
+                      |                                             ^
+                      v                                             |
+       stage 1:   forward 1                          backward 1 ----'
+                      |                                  ^
+                      v                                  |
+       stage 2:   both halves of the last stage ---------'
+
+   In one row a stage keeps what it made. */
 #include "runtime/exec/plan.h"
 
 #include <stdlib.h>

@@ -156,7 +156,7 @@ def training_memory(options, results):
         results.detail(PART, dict(case="training memory", ranks=ranks, peak_bytes=peak[ranks], pipeline=facts.get("pipeline")))
     if len({path.read_bytes() for path in trained}) > 1:
         raise Failed("the students of one and of several processes differ")
-    for ranks, limit in (2, 80), (4, 60):
+    for ranks, limit in (2, 75), (4, 60):
         results.add(PART, f"{DEPTH} products, {os.path.getsize(net) / 1e6:.0f} MB, training by pipeline",
                     f"peak memory of rank 0 of {ranks}, of one process'", round(100 * peak[ranks] / peak[1], 1), "%",
                     f"<= {limit}")

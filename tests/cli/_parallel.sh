@@ -139,3 +139,21 @@ measured_ends() {
         fail "$case_.message" "$(cat .test.err)"
     fi
 }
+
+# refuses_models WORD: what no way to share a model can do; WORD is what it would be cut into
+refuses_models() {
+    refuses no_folder 1 "no/such" mpirun 2 "$pare" run "$cnn" $run --samples 9 -o no/such/y.h5
+    cp "$cnn" net.onnx && mkdir there && cp "$zoo/mobilenet.onnx" there/net.onnx
+    other="$pare run net.onnx $run --samples 9 -o $work/no.h5"
+    refuses other_model 1 "rank 1 (|another model" mpirun 1 $other : -n 1 --wdir there $other
+    if no_shapes; then
+        refuses computed_shape 1 "nonzero.onnx|node 'find' (NonZero)|$1" mpirun 2 "$pare" run nonzero.onnx $run --samples 9 -o no.h5
+    else
+        skip computed_shape "protoc is not installed"
+    fi
+}
+
+# cannot_write: the disk of the first rank is full; over tcp, whose transport makes no large file of its own
+cannot_write() {
+    refuses first_cannot_write 1 "no.h5|too large" env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 sh -c 'ulimit -f 40 && exec "$@"' - "$pare" run "$cnn" $run -q -o no.h5
+}

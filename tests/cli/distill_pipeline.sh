@@ -46,40 +46,15 @@ distill="$pare distill $mlp --samples 1500 --batch 32 --steps 100 --validate-eve
 rm -rf whole
 works whole $distill -q -o whole.onnx --log whole.jsonl --checkpoint whole
 rm -rf out out.onnx out.jsonl
-part=0
-for next in "3 --parallel pipeline" "2" "2 --parallel pipeline"; do
-    part=$((part + 1))
-    set -- $next
-    size=$1
-    shift
-    mpirun $size $distill "$@" -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume >.test.out 2>.test.err &
-    process_of $((size - 1))
-    while [ "$(lines out.jsonl)" -le $((part * 20)) ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
-    killed=no
-    [ -n "$process" ] && kill -KILL "$process" && killed=yes
-    wait $!
-    got=$?
-    if [ $got != 0 ] && [ $killed = yes ] && [ ! -e out.onnx ] && [ -e out/checkpoint.pare ]; then
-        pass "killed_$part"
-    else
-        fail "killed_$part" "exit $got, $(lines out.jsonl) lines, $(ls)"
-    fi
-done
+killed_on_its_way killed_stages 3 20 $how
+killed_on_its_way killed_ranks 2 40
+killed_on_its_way killed_fewer_stages 2 60 $how
 works continues mpirun 3 $distill --parallel pipeline -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume --json facts.json
 same continues_bytes
 if has '"resumed": ' facts.json; then pass resumed; else fail resumed "$(cat facts.json)"; fi
 
-# --- a rank is asked to stop: all stop, and the best so far is written ---
-for try_ in 1 2 3 4 5; do # it may end before it is asked
-    rm -rf out out.onnx out.jsonl
-    mpirun 3 $distill --parallel pipeline -o out.onnx --log out.jsonl --checkpoint out >.test.out 2>.test.err &
-    process_of 1
-    while [ "$(lines out.jsonl)" -le 20 ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
-    kill -INT "$process" 2>/dev/null
-    wait $!
-    has "same command with --resume" .test.err && break
-done
-if has "same command with --resume" .test.err && "$pare" check out.onnx >/dev/null 2>&1; then pass stopped; else fail stopped "$(cat .test.err)"; fi
+# --- one rank is asked to stop ---
+stopped stopped 3
 works goes_on $distill -q -o out.onnx --log out.jsonl --checkpoint out --resume
 same goes_on_bytes
 

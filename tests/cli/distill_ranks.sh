@@ -50,42 +50,15 @@ distill="$pare distill $mlp --samples 1500 --batch 32 --steps 100 --validate-eve
 rm -rf whole
 works whole $distill -q -o whole.onnx --log whole.jsonl --checkpoint whole
 rm -rf out out.onnx out.jsonl
-part=0
-for size in 1 2 4; do
-    part=$((part + 1))
-    mpirun $size $distill -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume >.test.out 2>.test.err &
-    process_of $((size - 1))
-    while [ "$(lines out.jsonl)" -le $((part * 20)) ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
-    killed=no
-    [ -n "$process" ] && kill -KILL "$process" && killed=yes
-    wait $!
-    got=$?
-    if [ $got != 0 ] && [ $killed = yes ] && [ ! -e out.onnx ] && [ -e out/checkpoint.pare ]; then
-        pass "killed_$size"
-    else
-        fail "killed_$size" "exit $got, $(lines out.jsonl) lines, $(ls)"
-    fi
-done
+killed_on_its_way killed_1 1 20
+killed_on_its_way killed_2 2 40
+killed_on_its_way killed_4 4 60
 works continues mpirun 2 $distill -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume --json facts.json
 same continues_bytes
 if has '"resumed": ' facts.json; then pass resumed; else fail resumed "$(cat facts.json)"; fi
 
-# --- one rank is asked to stop: all stop, and the best so far is written ---
-for try_ in 1 2 3 4 5; do # it may end before it is asked
-    rm -rf out out.onnx out.jsonl
-    mpirun 2 $distill -o out.onnx --log out.jsonl --checkpoint out >.test.out 2>.test.err &
-    process_of 1
-    while [ "$(lines out.jsonl)" -le 20 ] && kill -0 $! 2>/dev/null; do sleep 0.01; done
-    kill -INT "$process" 2>/dev/null
-    wait $!
-    got=$?
-    has "same command with --resume" .test.err && break
-done
-if [ $got = 3 ] && has "same command with --resume" .test.err && "$pare" check out.onnx >/dev/null 2>&1; then
-    pass stopped
-else
-    fail stopped "exit $got: $(cat .test.err)"
-fi
+# --- one rank is asked to stop ---
+stopped stopped 2
 works goes_on mpirun 4 $distill -q -o out.onnx --log out.jsonl --checkpoint out --resume
 same goes_on_bytes
 

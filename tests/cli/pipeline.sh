@@ -94,21 +94,12 @@ rm -f one.h5 stages.h5 facts.json
 refuses not_said 2 "2 processes|--parallel pipeline" mpirun 2 "$pare" run "$cnn" --data "$data/test.h5" -o no.h5
 refuses too_many 1 "mlp.onnx|4 stages|only 3 nodes" mpirun 4 "$pare" run "$mlp" $run -o no.h5
 refuses too_heavy 1 "cnn.onnx|2 stages|1000000 bytes" mpirun 2 "$pare" run "$cnn" $run --stage-weights 1MB -o no.h5
-refuses no_folder 1 "no/such" mpirun 2 "$pare" run "$cnn" $run --samples 9 -o no/such/y.h5
-cp "$cnn" net.onnx && mkdir there && cp "$zoo/mobilenet.onnx" there/net.onnx
-other="$pare run net.onnx $run --samples 9 -o $work/no.h5"
-refuses other_model 1 "rank 1 (|another model" mpirun 1 $other : -n 1 --wdir there $other
-if no_shapes; then
-    refuses computed_shape 1 "nonzero.onnx|node 'find' (NonZero)|stages" mpirun 2 "$pare" run nonzero.onnx $run --samples 9 -o no.h5
-else
-    skip computed_shape "protoc is not installed"
-fi
+refuses_models stages
 
 # --- ranks that fail while microbatches are under way ---
 nan_data
 refuses first_fails 1 "nan.h5|550" mpirun 3 "$pare" run "$cnn" --data nan.h5 --parallel pipeline -q -o no.h5
-# over tcp, whose transport makes no large file of its own
-refuses first_cannot_write 1 "no.h5|too large" env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 sh -c 'ulimit -f 40 && exec "$@"' - "$pare" run "$cnn" $run -q -o no.h5
+cannot_write
 ends_all
 # a rank that is slow changes nothing
 sh "$top/tests/comm/ranks.sh" 3 "$pare" run "$cnn" $run --samples 3000 -o slow.h5 2>.test.err >.test.out &

@@ -102,20 +102,11 @@ fi
 rm -f one.h5 many.h5 facts.json
 refuses not_said 2 "2 processes|--parallel tensor" mpirun 2 "$pare" run "$cnn" --data "$data/test.h5" -o no.h5
 refuses nothing_to_cut 1 "mlp.onnx|none of its 3 products|30 parts" mpirun 30 "$pare" run "$mlp" $run --samples 9 -o no.h5
-refuses no_folder 1 "no/such" mpirun 2 "$pare" run "$cnn" $run --samples 9 -o no/such/y.h5
-cp "$cnn" net.onnx && mkdir there && cp "$zoo/mobilenet.onnx" there/net.onnx
-other="$pare run net.onnx $run --samples 9 -o $work/no.h5"
-refuses other_model 1 "rank 1 (|another model" mpirun 1 $other : -n 1 --wdir there $other
-if no_shapes; then
-    refuses computed_shape 1 "nonzero.onnx|node 'find' (NonZero)|shards" mpirun 2 "$pare" run nonzero.onnx $run --samples 9 -o no.h5
-else
-    skip computed_shape "protoc is not installed"
-fi
+refuses_models shards
 
 # --- ranks that fail while others wait for their parts ---
 nan_data
 refuses all_fail 1 "nan.h5|550" mpirun 3 "$pare" run "$cnn" --data nan.h5 --parallel tensor -q -o no.h5
-# over tcp, whose transport makes no large file of its own
-refuses first_cannot_write 1 "no.h5|too large" env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 sh -c 'ulimit -f 40 && exec "$@"' - "$pare" run "$cnn" $run -q -o no.h5
+cannot_write
 ends_all
 finish
