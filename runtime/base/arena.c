@@ -11,7 +11,8 @@ struct pare_arena_block {
     size_t used, size; /* of the bytes after the header */
 };
 
-enum { BLOCK = 64 << 10, HEADER = 64 };
+/* Blocks grow with what was taken: most arenas of short lives stay small. */
+enum { FIRST_BLOCK = 4 << 10, BLOCK = 64 << 10, HEADER = 64 };
 _Static_assert(sizeof(pare_arena_block) <= HEADER, "payload starts 64 bytes into the block");
 
 #if defined(__has_feature)
@@ -55,6 +56,12 @@ static pare_arena_block *block_new(pare_arena *arena, size_t bytes)
     return b;
 }
 
+static size_t block_size(const pare_arena *arena)
+{
+    if (arena->bytes < FIRST_BLOCK) return FIRST_BLOCK;
+    return arena->bytes < BLOCK ? arena->bytes : BLOCK;
+}
+
 void *pare_arena_alloc(pare_arena *arena, size_t count, size_t size)
 {
     size_t bytes;
@@ -66,7 +73,8 @@ void *pare_arena_alloc(pare_arena *arena, size_t count, size_t size)
     pare_arena_block *b = arena->blocks;
     size_t at = b ? pare_align_up(b->used, align) : 0;
     if (!b || at > b->size || b->size - at < bytes || ONE_BLOCK_EACH) {
-        b = block_new(arena, bytes > BLOCK / 4 || ONE_BLOCK_EACH ? bytes : BLOCK);
+        const size_t block = block_size(arena);
+        b = block_new(arena, bytes > block / 4 || ONE_BLOCK_EACH ? bytes : block);
         if (!b) return NULL;
         at = 0;
         /* a large block of its own goes after the current one, which still has room */

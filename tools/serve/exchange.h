@@ -38,6 +38,7 @@ typedef struct pare_reply {
 } pare_reply;
 
 typedef struct pare_exchange_form pare_exchange_form; /* protocol.h */
+typedef struct pare_memo pare_memo; /* memo.h */
 typedef struct pare_exchange pare_exchange;
 struct pare_exchange {
     pare_ctx ctx;
@@ -60,6 +61,7 @@ struct pare_exchange {
     bool is_unseen;   /* the reply is thrown away: it is the run of a shadow, or a step of it */
     const pare_exchange *request; /* of which this is a step; NULL: it is none */
     const pare_exchange_form *form;
+    pare_memo **memo; /* of its connection, for its form; NULL: none */
     pare_reply reply;
     /* Called once, by any thread, when the reply is made. The exchange may be gone when it returns.
      */

@@ -113,6 +113,8 @@ struct pare_connection {
     size_t piece;        /* bytes of a body that came, or of a reply that went */
     bool is_readable;    /* something may be there to read */
     bool has_ended;      /* the client's end may be there to read */
+    int least;           /* bytes from which on the socket is readable */
+    bool trickles;       /* the body comes slowly: `least` is 1 */
     /* --- what was read --- */
     char *buffer;      /* (room) */
     size_t room, have; /* bytes of it that are filled */
@@ -130,8 +132,10 @@ struct pare_connection {
     pare_bodies *pool;     /* that the body's memory is of, if it has some; NULL: the shared one */
     pare_body *memory;     /* the body's memory; NULL: none */
     size_t from;           /* where in it the body begins */
+    pare_body *spare;      /* memory of an earlier body, for small ones; NULL: none */
     uint64_t came;         /* bytes of the body, taken or not */
     pare_chunks *chunks;   /* NULL: it comes in one piece */
+    pare_memo *memo;       /* of earlier requests; NULL: none */
     /* --- the reply --- */
     char lines[640]; /* its head */
     size_t line_bytes, sent;
@@ -168,6 +172,8 @@ void pare_request_refuse(pare_connection *c, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The body's memory goes, and counts no longer: the reply is made. */
 void pare_request_drop_body(pare_connection *c);
+/* What is kept of earlier requests for later ones goes; between requests. */
+void pare_request_forget(pare_connection *c);
 /* The request is over, and its memory goes. */
 void pare_request_end(pare_connection *c);
 

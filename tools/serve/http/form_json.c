@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The form of requests and replies in HTTP. */
 #include "tools/serve/http/encoding.h"
+#include "tools/serve/http/memo.h"
 #include "tools/serve/protocol.h"
 
 #include <errno.h>
@@ -28,12 +29,13 @@ static pare_status read_request(pare_exchange *x, pare_infer_request *out)
     size_t json;
     PARE_TRY(pare_encoding_decode(x));
     PARE_TRY(json_bytes(x, &json));
+    if (x->memo) return pare_memo_read(x->memo, &x->arena, out, x->body, x->bytes, json);
     return pare_infer_read(&x->arena, out, x->body, x->bytes, json);
 }
 
 static pare_status write_result(pare_exchange *x, const pare_infer_result *result)
 {
-    PARE_TRY(pare_infer_write(&x->arena, &x->reply, result));
+    PARE_TRY(pare_memo_write(x->memo ? *x->memo : NULL, &x->arena, &x->reply, result));
     return pare_encoding_encode(x);
 }
 

@@ -2,6 +2,8 @@
 /* What a connection has read becomes an exchange. */
 #include "tools/serve/http/connection.h"
 
+#include "tools/serve/http/memo.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,18 +131,38 @@ static void init(pare_connection *c)
     c->x.limit = (size_t)common->options.limit;
     c->x.held = common->options.held;
     c->x.most_held = (size_t)common->options.pending;
+    c->x.memo = &c->memo;
     c->has_request = true;
-    c->is_last = c->is_refused = c->has_version_1_0 = c->is_head = false;
+    c->is_last = c->is_refused = c->has_version_1_0 = c->is_head = c->trickles = false;
     c->length = c->left = c->came = 0;
     c->target = (pare_span){0};
     memset(c->field, 0, sizeof c->field);
 }
 
+/* Small memory stays the connection's, for the next body. */
+static void put_memory(pare_connection *c)
+{
+    pare_body *old = c->memory;
+    if (old && old->room < PARE_BODY_LARGE && (!c->spare || c->spare->room < old->room)) {
+        old = c->spare;
+        c->spare = c->memory;
+    }
+    pare_bodies_put(old);
+    c->memory = NULL;
+}
+
 void pare_request_drop_body(pare_connection *c)
 {
     pare_exchange_drop_body(&c->x);
-    pare_bodies_put(c->memory);
-    c->memory = NULL;
+    put_memory(c);
+}
+
+void pare_request_forget(pare_connection *c)
+{
+    pare_memo_free(c->memo);
+    c->memo = NULL;
+    pare_bodies_put(c->spare);
+    c->spare = NULL;
 }
 
 void pare_request_end(pare_connection *c)
@@ -238,17 +260,26 @@ static bool read_lines(pare_connection *c, pare_parser *parser)
 
 /* --- its body --- */
 
+static pare_body *take_spare(pare_connection *c, size_t room)
+{
+    pare_body *spare = c->spare;
+    if (!spare || spare->room < room) return NULL;
+    c->spare = NULL;
+    return spare;
+}
+
 /* Memory for a body of so many bytes. */
 static bool make_place(pare_connection *c, size_t bytes)
 {
     if (c->memory && bytes <= c->memory->room - c->from) return true;
     size_t room = bytes;
     if (c->memory && room < 2 * (c->memory->room - c->from)) room = 2 * (c->memory->room - c->from);
-    pare_body *memory = c->pool ? pare_bodies_get(c->pool, c->from + room) : NULL;
+    pare_body *memory =
+        c->pool ? pare_bodies_get(c->pool, c->from + room) : take_spare(c, c->from + room);
     if (!memory) memory = pare_bodies_get(&c->common->bodies, c->from + room);
     if (!memory) return false;
     if (c->x.bytes) memcpy(memory->data + c->from, c->memory->data + c->from, c->x.bytes);
-    pare_bodies_put(c->memory);
+    put_memory(c);
     c->memory = memory;
     c->x.body = memory->data + c->from;
     c->x.is_pinned = memory->pool->pin != NULL;
