@@ -58,6 +58,13 @@ static pare_status read_it(desk *d, pare_infer_request *out, const char *json, s
 
 /* --- requests --- */
 
+static void is_same_place(const pare_infer_place *a, const pare_infer_place *b)
+{
+    assert_int_equal(!a->region, !b->region);
+    if (a->region) assert_string_equal(a->region, b->region);
+    assert_true(a->offset == b->offset && a->bytes == b->bytes);
+}
+
 static void is_equal(const pare_infer_request *a, const pare_infer_request *b)
 {
     assert_int_equal(!a->id, !b->id);
@@ -72,13 +79,16 @@ static void is_equal(const pare_infer_request *a, const pare_infer_request *b)
         assert_string_equal(s->name, t->name);
         assert_true(s->dtype == t->dtype && s->rank == t->rank && s->bytes == t->bytes);
         assert_memory_equal(s->dim, t->dim, sizeof s->dim);
-        assert_memory_equal(s->data, t->data, s->bytes);
+        assert_int_equal(!s->data, !t->data);
+        if (s->data) assert_memory_equal(s->data, t->data, s->bytes);
+        is_same_place(&s->place, &t->place);
     }
     assert_int_equal(a->wanted_count, b->wanted_count);
     for (int i = 0; i < a->wanted_count; i++) {
         assert_string_equal(a->wanted[i].name, b->wanted[i].name);
         assert_true(a->wanted[i].binary == b->wanted[i].binary &&
                     a->wanted[i].classes == b->wanted[i].classes);
+        is_same_place(&a->wanted[i].place, &b->wanted[i].place);
     }
 }
 
@@ -90,8 +100,10 @@ static const char all_fields[] =
     "{\"id\": \"seven\", \"parameters\": {\"priority\": 2, \"timeout\": 500, "
     "\"binary_data_output\": true, \"sequence_id\": 9, \"sequence_start\": true}, \"inputs\": "
     "[" BINARY("x", "2, 3", "24") ", " BINARY(
-        "b", "1", "4") "], \"outputs\": [{\"name\": \"y\", "
-                       "\"parameters\": {\"classification\": 3}}, {\"name\": \"z\"}]}";
+        "b", "1",
+        "4") "], \"outputs\": [{\"name\": \"y\", "
+             "\"parameters\": {\"classification\": 3}}, {\"name\": \"z\", \"parameters\": "
+             "{\"shared_memory_region\": \"q\", \"shared_memory_byte_size\": 8}}]}";
 
 static void the_same_words(void **state)
 {

@@ -70,23 +70,20 @@ static bool is_same_text(const char *a, const char *b) { return a && b ? !strcmp
 
 /* --- the request --- */
 
-static bool is_simple(const pare_infer_request *r)
+static bool has_strings(const pare_infer_request *r)
 {
-    for (int i = 0; i < r->input_count; i++) {
-        const pare_infer_tensor *t = &r->input[i];
-        if (t->dtype == PARE_string || t->place.region || !t->data) return false;
-    }
-    for (int i = 0; i < r->wanted_count; i++)
-        if (r->wanted[i].place.region) return false;
-    return true;
+    for (int i = 0; i < r->input_count; i++)
+        if (r->input[i].dtype == PARE_string) return true;
+    return false;
 }
 
-/* Is each tensor in the body, as binary data? */
+/* Is each tensor in shared memory, or in the body as binary data? */
 static bool find_tensors(request_words *w, const pare_infer_request *r, const char *body)
 {
     size_t at = w->json_bytes;
     for (int i = 0; i < r->input_count; i++) {
         w->at[i] = at;
+        if (r->input[i].place.region) continue;
         if ((const char *)r->input[i].data != body + at) return false;
         at += r->input[i].bytes;
     }
@@ -97,8 +94,10 @@ static bool make_room(request_words *w, const pare_infer_request *r)
 {
     const size_t inputs = (size_t)r->input_count + 1, wanted = (size_t)r->wanted_count + 1;
     size_t texts = text_bytes(r->id) + text_bytes(r->sequence.id);
-    for (int i = 0; i < r->input_count; i++) texts += text_bytes(r->input[i].name);
-    for (int i = 0; i < r->wanted_count; i++) texts += text_bytes(r->wanted[i].name);
+    for (int i = 0; i < r->input_count; i++)
+        texts += text_bytes(r->input[i].name) + text_bytes(r->input[i].place.region);
+    for (int i = 0; i < r->wanted_count; i++)
+        texts += text_bytes(r->wanted[i].name) + text_bytes(r->wanted[i].place.region);
     w->json = malloc(w->json_bytes + texts + 1);
     w->request.input = calloc(inputs, sizeof *w->request.input);
     w->request.wanted = calloc(wanted, sizeof *w->request.wanted);
@@ -119,10 +118,12 @@ static void copy_request(request_words *w, const pare_infer_request *r)
     for (int i = 0; i < r->input_count; i++) {
         input[i] = r->input[i];
         input[i].name = copy_text(&to, r->input[i].name);
+        input[i].place.region = copy_text(&to, r->input[i].place.region);
     }
     for (int i = 0; i < r->wanted_count; i++) {
         wanted[i] = r->wanted[i];
         wanted[i].name = copy_text(&to, r->wanted[i].name);
+        wanted[i].place.region = copy_text(&to, r->wanted[i].place.region);
     }
 }
 
@@ -130,7 +131,7 @@ static void note_request(request_words *w, const pare_infer_request *r, const ch
                          size_t bytes, size_t json_bytes)
 {
     forget_request(w);
-    if (!is_simple(r) || json_bytes > PARE_MEMO_JSON) return;
+    if (has_strings(r) || json_bytes > PARE_MEMO_JSON) return;
     w->bytes = bytes;
     w->json_bytes = json_bytes;
     if (!make_room(w, r) || !find_tensors(w, r, body)) {
@@ -156,7 +157,7 @@ static pare_status recall(const request_words *w, pare_arena *arena, pare_infer_
     if (!out->input) return PARE_MEMORY;
     for (size_t i = 0; i < inputs; i++) {
         out->input[i] = w->request.input[i];
-        out->input[i].data = body + w->at[i];
+        if (!out->input[i].place.region) out->input[i].data = body + w->at[i];
     }
     return PARE_OK;
 }

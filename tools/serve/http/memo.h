@@ -7,8 +7,9 @@
 
 #include "tools/serve/protocol.h"
 
-/* JSON of at most so many bytes is noted, where all tensors come as binary data and are no
-   strings. A connection whose requests are all different ones is not noted for long. */
+/* JSON of at most so many bytes is noted, where all tensors come as binary data, or a request's in
+   shared memory, and are no strings. A connection whose requests are all different ones is not
+   noted for long. */
 enum { PARE_MEMO_JSON = 1024 };
 
 void pare_memo_free(pare_memo *memo); /* or NULL */
