@@ -105,7 +105,7 @@ prunes taylor "2 3" "$zoo/resnet.onnx" --macs 0.5 --samples 40 --score taylor --
 prunes taylor_weights 4 "$mlp" --sparsity 0.6 --samples 40 --score taylor
 prunes few_samples 4 "$mlp" --macs 0.6 --samples 3
 works prune_without_data mpirun 2 "$pare" prune "$mlp" --macs 0.6 -o many.onnx
-for word in "--latency 0.5" "--macs 0.5 --report r.html" "--macs 0.5 --distill epochs=1" "--nm 2:4 --advise"; do
+for word in "--latency 0.5" "--macs 0.5 --report r.html" "--nm 2:4 --advise"; do
     refuses "prune_alone_$(echo "$word" | tr -dc a-z)" 2 "with several processes" mpirun 2 "$pare" prune "$mlp" $word --data "$data/train.h5" -o no.onnx
 done
 works prune_sweep mpirun 2 "$pare" prune "$mlp" --macs 0.5 --sweep 0.7,0.5 --samples 40 --data "$data/train.h5" -o sweep.onnx
@@ -132,6 +132,10 @@ zoo_of bad.yaml "models: [{files: [$mlp], data: mine.h5}]" 'variants: [{name: v,
 "$pare" zoo bad.yaml -o bad.zoo --device cpu --jobs 1 >.test.out 2>.test.err
 if [ $? = 1 ] && grep -q '"message": "mine.h5: dataset' bad.zoo/tasks.json; then pass zoo_says_why; else fail zoo_says_why "$(grep -e message bad.zoo/tasks.json | head -2)"; fi
 rm mine.h5
+
+zoo_of gradual.yaml "$models" 'variants: [{name: v, ranks: 2, steps: [prune --macs 0.6 --range 0:600 --samples 16 --distill epochs=1]}]'
+works zoo_prune_distill "$pare" zoo gradual.yaml -o gradual.zoo --device cpu --jobs 1
+if [ "$(grep -l '"ranks": 2' gradual.zoo/steps/*/facts.json | xargs grep -l '"distilled"' | wc -l)" = 1 ]; then pass zoo_prune_distill_ranks; else fail zoo_prune_distill_ranks "$(grep ranks gradual.zoo/steps/*/facts.json | tr '\n' ' ')"; fi
 
 # a step ends as in one process: what is wrong with a model is not tried again, an interruption is
 head -c 5000 "$mlp" >cut.onnx

@@ -206,6 +206,6 @@ pare_status pare_zoo_read_step(const pare_zoo_reader *r, pare_zoo_step *step, co
     step->takes_data = !has(step, "data") && !has(step, "ranges") && !runs_nothing;
     step->times = has(step, "latency");
     step->trains = step->command == &pare_command_distill || has(step, "distill");
-    step->shares = step->command->ranks && !step->times && !has(step, "distill");
+    step->shares = step->command->ranks && !step->times;
     return fail(r, step, check_whole(r, step, words + 1, count - 1));
 }
