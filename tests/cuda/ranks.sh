@@ -72,6 +72,10 @@ clear_out
 works gpus env OMPI_MCA_rmaps_base_oversubscribe=1 HWLOC_HIDE_ERRORS=2 ${mlp%--device cuda*} --gpus 1-2 ${mlp#*--device cuda}
 same gpus "$nccl"
 SIMT_STREAMS=shuffled together shuffled 2 "$nccl" "$by_nccl" $mlp
+# a sum of gradients that did not wait for them would come before them
+for size in 2 4; do
+    SIMT_STREAMS=others together overlap_$size $size "$nccl" "while the last microbatch still runs backward: 2 buckets" $mlp
+done
 one norms $norms
 together norms_2 2 "$nccl" "$by_nccl" $norms
 SIMT_NCCL=absent together norms_mpi 2 mpi "$by_mpi" $norms
@@ -118,6 +122,7 @@ ends() {
 ends send_fails "ncclSend failed in rank 1: unhandled cuda error" 1 ncclSend/5
 ends receive_fails "ncclRecv failed in rank 0: unhandled cuda error" 0 ncclRecv/7
 ends group_fails "ncclGroupEnd failed in rank 1: unhandled cuda error" 1 ncclGroupEnd/5
+ends wait_fails "cudaStreamWaitEvent: unspecified launch failure" 1 cudaStreamWaitEvent/3
 launches=$(grep -c ' launch$' calls)
 ends kernel_fails "unspecified launch failure" 1 launch/$((launches / 2))
 clear_out
