@@ -80,6 +80,14 @@ one norms $norms
 together norms_2 2 "$nccl" "$by_nccl" $norms
 SIMT_NCCL=absent together norms_mpi 2 mpi "$by_mpi" $norms
 
+# --- pruning with training between its steps ---
+clear_out
+prune="$pare prune $zoo/mlp.onnx --params 0.6 --steps 2 --data $data/train.h5 --range 0:300 --samples 16
+    --distill epochs=1,batch=16 --device cuda"
+works prune $prune -q -o whole.onnx
+works prune_2 mpirun 2 $prune -v -o out.onnx
+if cmp -s whole.onnx out.onnx && has "$by_nccl" .test.err; then pass prune_2_bytes; else fail prune_2_bytes "$(cmp whole.onnx out.onnx 2>&1) $(grep gradients .test.err)"; fi
+
 # --- begun through MPI by two, continued through NCCL by four ---
 one longer env SIMT_CALLS=calls $mlp
 clear_out
@@ -123,6 +131,7 @@ ends send_fails "ncclSend failed in rank 1: unhandled cuda error" 1 ncclSend/5
 ends receive_fails "ncclRecv failed in rank 0: unhandled cuda error" 0 ncclRecv/7
 ends group_fails "ncclGroupEnd failed in rank 1: unhandled cuda error" 1 ncclGroupEnd/5
 ends wait_fails "cudaStreamWaitEvent: unspecified launch failure" 1 cudaStreamWaitEvent/3
+ends event_fails "rank 1 (" 1 cudaEventCreate/2
 launches=$(grep -c ' launch$' calls)
 ends kernel_fails "unspecified launch failure" 1 launch/$((launches / 2))
 clear_out
