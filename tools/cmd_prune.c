@@ -8,6 +8,7 @@
 #include "tools/prune/structured.h"
 #include "tools/prune/report.h"
 #include "tools/report/page.h"
+#include "tools/ranks.h"
 #include "tools/telemetry.h"
 
 #include <string.h>
@@ -70,6 +71,7 @@ static const pare_option table[] = {
         "(report.svg: the picture alone); measures latency, and accuracy on samples not used"),
     PARE_OPT_FLAG("external-data", external_data,
                   "write weights to OUT.<hash>.data beside it; needed above 2 GiB"),
+    PARE_OPT_GPUS,
     PARE_SOURCE_ROWS("samples to score and refit on, evenly spaced (512)"),
     {0},
 };

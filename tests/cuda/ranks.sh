@@ -86,6 +86,10 @@ prune="$pare prune $zoo/mlp.onnx --params 0.6 --steps 2 --data $data/train.h5 --
     --distill epochs=1,batch=16 --device cuda"
 works prune $prune -q -o whole.onnx
 works prune_2 mpirun 2 $prune -v -o out.onnx
+cp out.onnx two.onnx
+works prune_gpus env OMPI_MCA_rmaps_base_oversubscribe=1 HWLOC_HIDE_ERRORS=2 ${prune% --device cuda} --gpus 1-2 -v -o out.onnx
+if cmp -s two.onnx out.onnx && has "rank 1 ($(hostname)): on cuda:2" .test.err; then pass prune_gpus_bytes; else fail prune_gpus_bytes "$(cmp two.onnx out.onnx 2>&1) $(grep rank .test.err)"; fi
+cp two.onnx out.onnx
 if cmp -s whole.onnx out.onnx && has "$by_nccl" .test.err; then pass prune_2_bytes; else fail prune_2_bytes "$(cmp whole.onnx out.onnx 2>&1) $(grep gradients .test.err)"; fi
 
 # --- begun through MPI by two, continued through NCCL by four ---

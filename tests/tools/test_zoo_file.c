@@ -201,6 +201,7 @@ static const struct bad {
     {7, "--output is not for a step: the zoo sets it", STEP("quantize -o x.onnx")},
     {7, "--tensorboard is not for a step", STEP("distill --tensorboard events")},
     {7, "--threads is not for a step", STEP("quantize --threads 2")},
+    {7, "--gpus is not for a step", STEP("distill --gpus 0-1")},
     {7, "--checkpoint is not for a step", STEP("distill --checkpoint=x")},
     {7, "--sweep is not for a step", STEP("prune --macs 0.5 --sweep 0.1,0.2")},
     {7, "--help is not for a step", STEP("prune --help")},

@@ -75,9 +75,10 @@ static pare_status find_command(const pare_zoo_reader *r, const char *word,
 static bool is_reserved(const char *name)
 {
     static const char *const reserved[] = {
-        "output",       "json",    "quiet",         "verbose",    "help",   "device",     "threads",
-        "memory-limit", "teacher", "student",       "checkpoint", "resume", "report",     "sweep",
-        "trace",        "log",     "external-data", "advise",     "cache",  "tensorboard"};
+        "output",  "json",         "quiet",   "verbose", "help",          "device",
+        "threads", "memory-limit", "teacher", "student", "checkpoint",    "resume",
+        "report",  "sweep",        "trace",   "log",     "external-data", "advise",
+        "cache",   "tensorboard",  "gpus"};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (!strcmp(name, reserved[i])) return true;
     return false;
