@@ -52,8 +52,8 @@ void pare_gradients_close(pare_microbatches *s)
     pare_free(s->source_of);
 }
 
-static pare_status find_source(pare_microbatches *s, const pare_weights *w,
-                               const pare_runner *runner, void **out)
+pare_status pare_gradients_find(pare_microbatches *s, const pare_weights *w,
+                                const pare_runner *runner, void **out)
 {
     const int count = w->trained;
     for (int i = 0; i < s->source_count; i++)
@@ -77,7 +77,7 @@ static pare_status add_there(pare_microbatches *s, const pare_weights *w, pare_t
 {
     const pare_device_weights *on_device = w->on_device;
     void *from = NULL;
-    if (runner) PARE_TRY(find_source(s, w, runner, &from));
+    if (runner) PARE_TRY(pare_gradients_find(s, w, runner, &from));
     return on_device->device->training->gather(runner ? pare_runner_ctx(runner) : s->ctx,
                                                pare_replicas_stream(s->pool), &on_device->blocks,
                                                from, term);
@@ -115,6 +115,7 @@ static pare_status sum_ranks(pare_microbatches *s, const pare_weights *w)
 pare_status pare_gradients_add(pare_microbatches *s, const pare_weights *w, int slice,
                                const pare_runner *runner)
 {
+    if (s->device_overlap && slice == w->microbatches - 1) return PARE_OK; /* its run has done so */
     if (w->on_device) return add_there(s, w, pare_tree_term_of(slice, w->microbatches), runner);
     for (int k = 0; !s->overlap && k < w->trained; k++)
         pare_gradients_add_weight(s, w, k, slice, runner);
@@ -135,7 +136,7 @@ pare_status pare_gradients_end_batch(pare_microbatches *s, const pare_weights *w
 {
     pare_tree_term term = pare_tree_term_of(batch, w->batches);
     const int levels = pare_tree_levels(w->microbatches);
-    if (!s->overlap) PARE_TRY(sum_ranks(s, w));
+    if (!s->overlap && !s->device_overlap) PARE_TRY(sum_ranks(s, w));
     if (w->batches <= 1) return PARE_OK;
     term.with <<= levels;
     if (term.to >= 0) term.to += levels;

@@ -72,6 +72,7 @@ pare_status pare_microbatches_open(pare_trainer *t, pare_microbatches *out,
                                .count = t->own_count,
                                .loss_scale = 1};
     PARE_TRY(make(out, t->data, t->options.threads));
+    PARE_TRY(pare_device_overlap_open(out, &t->weights));
     return pare_overlap_open(out, &t->weights, t->options.threads);
 }
 
@@ -82,6 +83,7 @@ void pare_microbatches_free(pare_microbatches *s)
     if (s->given)
         for (int i = 0; i < s->count * s->teacher->wanted_count; i++) pare_free(s->given[i]);
     pare_replicas_free(s->pool);
+    pare_device_overlap_close(s->device_overlap);
     pare_free(s->given);
     pare_free(s->sample);
     pare_free(s->input);
@@ -133,6 +135,13 @@ static pare_status load(void *user, int64_t slice, pare_replica *replica)
     return load_microbatch(user, (int)slice, replica->runner, replica->worker);
 }
 
+static pare_status run(void *user, int64_t item, pare_replica *replica)
+{
+    const pare_microbatches *s = user;
+    if (!s->learns || item < s->count - 1) return pare_runner_run(replica->runner);
+    return pare_device_overlap_run(s->device_overlap, replica->runner, (int)item);
+}
+
 static pare_status take(void *user, int64_t item, pare_replica *replica)
 {
     pare_microbatches *s = user;
@@ -154,7 +163,8 @@ static void select_batch(pare_microbatches *s, const pare_batch *batch, const fl
 static pare_status run_batch(pare_microbatches *s, const pare_batch *batch, const float *values,
                              pare_microbatch_fn fn, void *user)
 {
-    const pare_batch_work work = {.load = load, .take = take, .user = s};
+    const pare_batch_work work = {
+        .load = load, .run = s->device_overlap ? run : NULL, .take = take, .user = s};
     select_batch(s, batch, values);
     s->take = fn;
     s->user = user;
@@ -193,9 +203,12 @@ pare_status pare_microbatches_learn(pare_microbatches *s, pare_weights *weights,
     s->learnt = (pare_batch){.count = batch->count, .input = batch->input, .label = batch->label};
     s->source = batch;
     s->augmented = augmented->inputs ? augmented : NULL;
-    assert(!s->overlap || batch->count >= s->count * s->graph->rows); /* it waits for all */
+    assert((!s->overlap && !s->device_overlap) || /* they wait for all */
+           batch->count >= s->count * s->graph->rows);
+    s->learns = true;
     pare_overlap_begin(s->overlap);
     pare_status st = run_batch(s, &s->learnt, weights->value, add_slice, &l);
+    s->learns = false;
     PARE_TRY(tell(s, pare_overlap_end(s->overlap, st)));
     *loss = l.loss;
     PARE_TRY(pare_comm_sum_f64(s->comm, loss, 1));

@@ -47,8 +47,9 @@ PARE_NODISCARD pare_status pare_rank_sums_make(void *user, pare_stream *stream, 
 typedef pare_status (*pare_microbatch_fn)(void *user, int slice, const pare_runner *runner,
                                           void *const *teacher);
 
-/* overlap.c */
+/* overlap.c, device_overlap.c */
 typedef struct pare_overlap pare_overlap;
+typedef struct pare_device_overlap pare_device_overlap;
 
 typedef struct pare_microbatches {
     pare_ctx *ctx;
@@ -58,7 +59,8 @@ typedef struct pare_microbatches {
     const pare_weights *weights;
     pare_comm *comm; /* of the ranks; NULL: one */
     pare_rank_sums *sums;
-    pare_overlap *overlap; /* NULL: sums over ranks are made when a batch has run */
+    pare_overlap *overlap;               /* NULL: sums over ranks are made when a batch has run, */
+    pare_device_overlap *device_overlap; /* unless this is not NULL */
     pare_replicas *pool;
     int count;                     /* microbatches of a batch that this rank runs */
     void **given;                  /* (count, wanted of the teacher) */
@@ -74,7 +76,8 @@ typedef struct pare_microbatches {
     const pare_augmented *augmented; /* with the batch they are made of; NULL: as read */
     const pare_loader_batch *source;
     const float *values;
-    int full; /* microbatches that the batch has data for */
+    bool learns; /* the batch's gradients are wanted */
+    int full;    /* microbatches that the batch has data for */
     pare_microbatch_fn take;
     void *user;
 } pare_microbatches;
@@ -104,6 +107,11 @@ PARE_NODISCARD pare_status pare_gradients_add(pare_microbatches *microbatches,
 PARE_NODISCARD pare_status pare_gradients_end_batch(pare_microbatches *microbatches,
                                                     const pare_weights *weights, int batch);
 
+/* Where a runner leaves the gradients on its device, for the device's training table. */
+PARE_NODISCARD pare_status pare_gradients_find(pare_microbatches *microbatches,
+                                               const pare_weights *weights,
+                                               const pare_runner *runner, void **out);
+
 /* The gradient of one weight, on the host. */
 void pare_gradients_add_weight(const pare_microbatches *microbatches, const pare_weights *weights,
                                int weight, int slice, const pare_runner *runner);
@@ -121,6 +129,16 @@ PARE_NODISCARD pare_status pare_overlap_end(pare_overlap *overlap, pare_status s
 void pare_overlap_load(pare_overlap *overlap, int replica, int slice);
 /* In place of pare_gradients_add: adds what was not added yet. */
 void pare_overlap_take(pare_overlap *overlap, int slice, const pare_runner *runner);
+
+/* device_overlap.c: the same from GPU to GPU. Nothing in one rank, by way of the hosts, with batch
+   statistics, where there is one bucket. */
+PARE_NODISCARD pare_status pare_device_overlap_open(pare_microbatches *microbatches,
+                                                    const pare_weights *weights);
+void pare_device_overlap_close(pare_device_overlap *overlap); /* NULL is fine */
+/* In place of pare_runner_run and pare_gradients_add for the last microbatch of a batch, whose
+   gradients are then those of all ranks. */
+PARE_NODISCARD pare_status pare_device_overlap_run(pare_device_overlap *overlap,
+                                                   pare_runner *runner, int slice);
 
 /* Fails with the first node whose result is not finite when the batch last learnt from is run
    again, in the first rank that has one; what: the reason for the search ("step 3: the loss is

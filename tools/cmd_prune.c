@@ -8,6 +8,7 @@
 #include "tools/prune/structured.h"
 #include "tools/prune/report.h"
 #include "tools/report/page.h"
+#include "tools/ranks.h"
 #include "tools/telemetry.h"
 
 #include <string.h>
@@ -70,6 +71,7 @@ static const pare_option table[] = {
         "(report.svg: the picture alone); measures latency, and accuracy on samples not used"),
     PARE_OPT_FLAG("external-data", external_data,
                   "write weights to OUT.<hash>.data beside it; needed above 2 GiB"),
+    PARE_OPT_GPUS,
     PARE_SOURCE_ROWS("samples to score and refit on, evenly spaced (512)"),
     {0},
 };
@@ -177,10 +179,10 @@ static pare_status check_report(pare_tool *tool, const pare_prune_options *o)
                      o->report);
 }
 
-/* Processes share what is done with samples, and that alone. */
+/* Processes share what is done with samples, training too, and that alone. */
 static pare_status check_ranks(pare_tool *tool)
 {
-    static const char *const of_one[] = {"latency", "advise", "distill", "report", NULL};
+    static const char *const of_one[] = {"latency", "advise", "report", NULL};
     return tool->comm ? pare_refuse_options(tool, "with several processes", of_one) : PARE_OK;
 }
 
@@ -235,7 +237,8 @@ const pare_command pare_command_prune = {
         "Ctrl-C in the last step writes the best so far (exit status 3), before it nothing. With "
         "--checkpoint,\n"
         "what was stopped or killed continues by the same command with --resume, to the same\n"
-        "bytes. Processes that mpirun starts share the samples; the bytes are those of one.",
+        "bytes. Processes that mpirun starts share the samples, and train together; the bytes are\n"
+        "those of one.",
     .example = "pare prune resnet.onnx -o resnet.half.onnx --macs 0.5 --data data/train.h5",
     .options = table,
     .size = sizeof(pare_prune_options),

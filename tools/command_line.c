@@ -5,6 +5,7 @@
 #include "runtime/exec/exec.h"
 #include "tools/check_output.h"
 #include "tools/commands.h"
+#include "tools/ending.h"
 #include "tools/memory_guard.h"
 #include "tools/options.h"
 #include "tools/ranks.h"
@@ -185,21 +186,29 @@ done:
 }
 
 /* Of several processes, while all are still joined: a launcher ends the others when one has gone.
-   Rank 0 says what all have agreed on; else each says its own. */
-static void say_failure(const pare_ctx *ctx, const pare_comm *comm, pare_status st)
+   Rank 0 says what all have agreed on; else each says its own. Processes that did not find each
+   other say nothing of the command. */
+static void say_failure(const pare_ctx *ctx, const pare_comm *comm, pare_status st,
+                        const char *ending)
 {
     const bool agreed = pare_comm_failed(comm);
-    if (st == PARE_OK || pare_comm_launched_size() < 2) return;
+    const bool several = pare_comm_launched_size() > 1;
+    const char *message = ctx->message[0] ? ctx->message : pare_status_text(st);
+    if (st == PARE_OK) return;
     if (pare_comm_launched_rank() && (agreed || !ctx->message[0])) return;
-    pare_print_line("pare: ", ctx->message[0] ? ctx->message : pare_status_text(st));
+    if (ending) pare_ending_leave(ending, several && !comm ? PARE_IO : st, message);
+    if (several) pare_print_line("pare: ", message);
 }
 
 pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)
 {
     pare_comm *comm;
+    const bool tells = count > 2 && !strcmp(words[0], PARE_ENDING);
+    const int used = tells ? 2 : 0;
     pare_status st = pare_comm_open(ctx, &comm);
-    if (st == PARE_OK) st = pare_comm_settle(comm, run_words(ctx, comm, words, count));
-    say_failure(ctx, comm, st);
+    if (st == PARE_OK)
+        st = pare_comm_settle(comm, run_words(ctx, comm, words + used, count - used));
+    say_failure(ctx, comm, st, tells ? words[1] : NULL);
     pare_comm_close(comm);
     return st;
 }

@@ -11,7 +11,8 @@
    end of the program. Returns what the signal sets, for ctx->interrupted; it is 0 at first. */
 const volatile int *pare_catch_signals(void);
 
-/* words[0..count-1] is what is after "pare" on a command line. Data go to standard output,
+/* words[0..count-1] is what is after "pare" on a command line, PARE_ENDING and its file before the
+   command's name where the caller wants to hear of a failure so. Data go to standard output,
    words to standard error; the message of a failure stays in the context, and of several processes
    that a launcher started the first has printed it. */
 PARE_NODISCARD pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count);

@@ -10,15 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_marked(const pare_runner_device *on, int step)
+{
+    for (int i = 0; i < on->mark_count; i++)
+        if (on->mark[i].step == step) return true;
+    return false;
+}
+
 /* A step on the host waits for the device and cannot be recorded; it parts what goes before it from
-   what follows, as does a sum over microbatches where runs have parts. */
+   what follows, as does a sum over microbatches where runs have parts, and a mark. */
 static void segments_cut(pare_runner_device *on, const pare_plan *p, bool parts)
 {
+    on->segment_count = 0;
     for (int i = 0; i < p->step_count; i++) {
         bool host = p->step[i].kernel->flags & PARE_KERNEL_HOST;
         host = host || (parts && pare_is_slice_sum(p->step[i].node));
         pare_segment *last = on->segment_count ? &on->segment[on->segment_count - 1] : NULL;
-        if (last && !host && !last->host)
+        if (last && !host && !last->host && !is_marked(on, i - 1))
             last->count++;
         else
             on->segment[on->segment_count++] = (pare_segment){.first = i, .count = 1, .host = host};
@@ -276,6 +284,29 @@ static pare_status segment_play(pare_runner *r, pare_segment *s)
     return r->plan->options.device->streams->graph_launch(r->ctx, r->device->stream, s->captured);
 }
 
+static pare_status marks_make(pare_runner *r, int step)
+{
+    const pare_runner_device *on = r->device;
+    for (int i = 0; i < on->mark_count; i++)
+        if (on->mark[i].step == step)
+            PARE_TRY(r->plan->options.device->streams->event_mark(r->ctx, on->stream,
+                                                                  on->mark[i].event));
+    return PARE_OK;
+}
+
+static pare_status steps_once(pare_runner *r, int first, int end)
+{
+    int at = first;
+    do {
+        int next = at;
+        while (next < end && (next == at || !is_marked(r->device, next - 1))) next++;
+        PARE_TRY(pare_runner_steps(r, at, next - at));
+        PARE_TRY(marks_make(r, next - 1));
+        at = next;
+    } while (at < end);
+    return PARE_OK;
+}
+
 /* The first run goes step by step, because libraries load and choose at their first call; the
    second is recorded; later ones launch the captured graph. */
 static pare_status steps_play(pare_runner *r)
@@ -283,13 +314,16 @@ static pare_status steps_play(pare_runner *r)
     pare_runner_device *on = r->device;
     const int end = on->first + on->count;
     if (r->observe || r->times || r->timeline || !on->warm) {
-        PARE_TRY(pare_runner_steps(r, on->first, on->count));
+        PARE_TRY(steps_once(r, on->first, end));
         on->warm = on->warm || end == r->plan->step_count;
         return PARE_OK;
     }
-    for (int i = 0; i < on->segment_count; i++)
-        if (on->segment[i].first >= on->first && on->segment[i].first < end)
-            PARE_TRY(segment_play(r, &on->segment[i]));
+    for (int i = 0; i < on->segment_count; i++) {
+        pare_segment *s = &on->segment[i];
+        if (s->first < on->first || s->first >= end) continue;
+        PARE_TRY(segment_play(r, s));
+        PARE_TRY(marks_make(r, s->first + s->count - 1));
+    }
     return PARE_OK;
 }
 
@@ -313,6 +347,16 @@ static void recordings_drop(pare_runner *r)
             r->plan->options.device->streams->drop(on->segment[i].captured);
         on->segment[i].captured = NULL;
     }
+}
+
+void pare_runner_mark(pare_runner *r, const pare_step_mark *marks, int count)
+{
+    pare_runner_device *on = r->device;
+    if (!on) return;
+    recordings_drop(r);
+    on->mark = marks;
+    on->mark_count = count;
+    segments_cut(on, r->plan, r->stream != NULL);
 }
 
 /* Steps that can read input i as pixels do; its floats are made where another reads it. */

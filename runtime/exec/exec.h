@@ -136,6 +136,8 @@ int pare_plan_output_count(const pare_plan *plan);
 bool pare_plan_is_dynamic(const pare_plan *plan);
 const pare_value *pare_plan_input(const pare_plan *plan, int i);
 const pare_value *pare_plan_output(const pare_plan *plan, int i);
+/* The step after which output i is made, of a plan that is the whole model; -1: before them all. */
+int pare_plan_output_made(const pare_plan *plan, int i);
 
 PARE_NODISCARD pare_status pare_runner_new(pare_ctx *ctx, pare_runner **out, const pare_plan *plan);
 void pare_runner_free(pare_runner *runner);
@@ -176,6 +178,15 @@ PARE_NODISCARD pare_status pare_runner_wait(pare_runner *runner);
 /* fn follows every run that has succeeded, and is part of it. NULL: nothing does. */
 typedef pare_status (*pare_then_fn)(void *user, pare_runner *runner);
 void pare_runner_then(pare_runner *runner, pare_then_fn fn, void *user);
+
+/* On a GPU runs mark these events in the runner's stream, each after a step (0, 1, ...), so that
+   other streams can follow parts of a run; what is recorded is cut there. The marks are the
+   caller's and stay until the runner's last run. */
+typedef struct pare_step_mark {
+    int step;
+    pare_event *event;
+} pare_step_mark;
+void pare_runner_mark(pare_runner *runner, const pare_step_mark *marks, int count);
 
 /* Called during runs after the node that made the tensor, for the model's inputs before the first
    node; view has the tensor's strides. Tensors fused away do not appear (pare_plan_options.keep).

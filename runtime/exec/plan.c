@@ -175,6 +175,15 @@ const pare_value *pare_plan_output(const pare_plan *plan, int i)
     return (d->late[i] ? d->model : plan->model)->graph->out.item[d->at[i]];
 }
 
+int pare_plan_output_made(const pare_plan *plan, int i)
+{
+    int made = -1;
+    for (int k = 0; k < plan->step_count; k++)
+        for (int j = 0; j < plan->step[k].out_count; j++)
+            if (plan->step[k].out[j].root == plan->output_place[i].root) made = k;
+    return made;
+}
+
 /* A session: the plans of one model, one per set of input shapes. */
 
 typedef struct entry {

@@ -74,6 +74,8 @@ struct pare_runner_device {
     size_t seen_bytes;
     pare_segment *segment;
     int segment_count;
+    const pare_step_mark *mark;
+    int mark_count;
     unsigned long long *fault, *fault_seen; /* on the device, and its copy here; NULL: no step can
                                                find its data wrong */
     int first, count;                       /* steps of the run, or part of one, in progress */

@@ -113,4 +113,41 @@ refuses checkpoint_is_output 1 "ck-step-3/step-1.pare|another name" $gradual -o 
 "$pare" prune "$zoo/mlp.onnx" -o stopped.onnx --params 0.5 $few --distill epochs=100000,batch=32 --steps 2 --checkpoint ck-stopped >.test.out 2>.test.err & steps_of $!; kill -INT $!; wait $!
 got=$?
 if [ $got = 1 ] && has 'ck-stopped/step-1.pare: holds step' .test.err && has 'same command with --resume' .test.err; then pass says_how_to_continue; else fail says_how_to_continue "exit $got: $(cat .test.err)"; fi
+
+# --- several processes train together: model and checkpoints have the bytes of one ---
+ranks_can || { finish; exit; }
+mpirun() { sh "$top/tests/comm/ranks.sh" "$@"; }
+together() { # NAME SIZES MODEL OPTION...
+    name_=$1 sizes_=$2 net_=$3
+    shift 3
+    rm -rf one.onnx one
+    works "$name_" "$pare" prune -q "$net_" -o one.onnx --checkpoint one "$@"
+    for size_ in $sizes_; do
+        rm -rf many.onnx many
+        works "${name_}_$size_" mpirun "$size_" "$pare" prune -q "$net_" -o many.onnx --checkpoint many --json many.json "$@"
+        same_=yes
+        for file_ in one/*.pare; do cmp -s "$file_" "many/${file_#one/}" || same_=no; done
+        if cmp -s one.onnx many.onnx && [ $same_ = yes ]; then pass "${name_}_bytes_$size_"; else fail "${name_}_bytes_$size_" "$(cmp one.onnx many.onnx 2>&1) checkpoints: $same_"; fi
+    done
+    if learnt many.json; then pass "${name_}_learns"; else fail "${name_}_learns" "$(grep loss many.json | tr '\n' ' ')"; fi
+}
+together ranks "1 2 4" "$zoo/mlp.onnx" --params 0.5 --steps 2 $few --distill epochs=4,batch=32
+together ranks_sparse "2 4" "$zoo/mlp.onnx" --sparsity 0.8 --steps 2 $train --threads 2
+together ranks_norms "2" "$zoo/resnet.onnx" --macs 0.4 --no-refit --data "$data/train.h5" --range 0:400 --samples 40 --distill epochs=2,batch=16
+works ranks_sweep mpirun 2 "$pare" prune -q "$zoo/cnn.onnx" -o swept.onnx --macs 1 --sweep 0.7,0.5 --no-refit --steps 2 --data "$data/train.h5" --range 0:120 --distill epochs=1,batch=8 --tensorboard events
+if cmp -s swept-0.50.onnx alone.onnx && [ "$(find events -type f | wc -l)" = 4 ]; then pass ranks_sweep_bytes; else fail ranks_sweep_bytes "$(cmp swept-0.50.onnx alone.onnx 2>&1) $(find events -type f)"; fi
+refuses ranks_of_batch 2 "mlp.onnx|3 processes" mpirun 3 $gradual -o x.onnx
+stop_one() { # OUT STEPS: the second of two processes is asked to stop
+    mpirun 2 "$pare" prune "$zoo/mlp.onnx" -o "$1" --params 0.5 --score l2 --no-refit --data "$data/train.h5" --distill epochs=100000 --steps "$2" --checkpoint "ck-$1" >.test.out 2>.test.err &
+    steps_of $!
+    process_of 1
+    kill -INT "$process"
+    wait $!
+}
+stop_one early.onnx 2
+got=$?
+if [ $got = 1 ] && [ ! -e early.onnx ] && has 'mlp.onnx: nothing is written in step 1 of 2' .test.err && has 'ck-early.onnx/step-1.pare: holds step' .test.err; then pass ranks_interrupted_early; else fail ranks_interrupted_early "exit $got: $(tail -2 .test.err)"; fi
+stop_one end.onnx 1
+got=$?
+if [ $got = 3 ] && has "end.onnx: interrupted" .test.err && "$pare" check end.onnx >/dev/null 2>&1; then pass ranks_interrupted_last; else fail ranks_interrupted_last "exit $got: $(tail -1 .test.err)"; fi
 finish

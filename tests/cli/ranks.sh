@@ -105,7 +105,7 @@ prunes taylor "2 3" "$zoo/resnet.onnx" --macs 0.5 --samples 40 --score taylor --
 prunes taylor_weights 4 "$mlp" --sparsity 0.6 --samples 40 --score taylor
 prunes few_samples 4 "$mlp" --macs 0.6 --samples 3
 works prune_without_data mpirun 2 "$pare" prune "$mlp" --macs 0.6 -o many.onnx
-for word in "--latency 0.5" "--macs 0.5 --report r.html" "--macs 0.5 --distill epochs=1" "--nm 2:4 --advise"; do
+for word in "--latency 0.5" "--macs 0.5 --report r.html" "--nm 2:4 --advise"; do
     refuses "prune_alone_$(echo "$word" | tr -dc a-z)" 2 "with several processes" mpirun 2 "$pare" prune "$mlp" $word --data "$data/train.h5" -o no.onnx
 done
 works prune_sweep mpirun 2 "$pare" prune "$mlp" --macs 0.5 --sweep 0.7,0.5 --samples 40 --data "$data/train.h5" -o sweep.onnx
@@ -132,6 +132,41 @@ zoo_of bad.yaml "models: [{files: [$mlp], data: mine.h5}]" 'variants: [{name: v,
 "$pare" zoo bad.yaml -o bad.zoo --device cpu --jobs 1 >.test.out 2>.test.err
 if [ $? = 1 ] && grep -q '"message": "mine.h5: dataset' bad.zoo/tasks.json; then pass zoo_says_why; else fail zoo_says_why "$(grep -e message bad.zoo/tasks.json | head -2)"; fi
 rm mine.h5
+
+zoo_of gradual.yaml "$models" 'variants: [{name: v, ranks: 2, steps: [prune --macs 0.6 --range 0:600 --samples 16 --distill epochs=1]}]'
+works zoo_prune_distill "$pare" zoo gradual.yaml -o gradual.zoo --device cpu --jobs 1
+if [ "$(grep -l '"ranks": 2' gradual.zoo/steps/*/facts.json | xargs grep -l '"distilled"' | wc -l)" = 1 ]; then pass zoo_prune_distill_ranks; else fail zoo_prune_distill_ranks "$(grep ranks gradual.zoo/steps/*/facts.json | tr '\n' ' ')"; fi
+
+# a step ends as in one process: what is wrong with a model is not tried again, an interruption is
+head -c 5000 "$mlp" >cut.onnx
+sed s/Relu/Rexu/g "$mlp" >unknown.onnx
+for size in 1 2; do
+    zoo_of ends.yaml "models: [{files: [cut.onnx, unknown.onnx]}]" "variants: [{name: v, ranks: $size, steps: [distill --steps 1]}]"
+    "$pare" zoo ends.yaml -o ends.zoo --device cpu --jobs 1 >.test.out 2>.test.err
+    "$pare" zoo ends.yaml -o ends.zoo --device cpu --jobs 1 --resume >.test.out 2>>.test.err
+    cut -d, -f2-4 ends.zoo/results.csv >ends.$size
+    cat ends.zoo/journal/*.jsonl | grep -c '"started"' >>ends.$size
+    rm -r ends.zoo
+done
+if cmp -s ends.1 ends.2 && grep -q ',bad model' ends.2 && grep -q ',unsupported operator' ends.2 && [ "$(tail -n 1 ends.2)" = 2 ]; then pass zoo_ends; else fail zoo_ends "$(tr '\n' ' ' <ends.2)"; fi
+zoo_of long.yaml "$models" 'variants: [{name: v, ranks: 2, steps: [distill --epochs 500]}]'
+# ended NAME SIGNAL OUTCOME: a rank of the training gets the signal
+ended() {
+    rm -rf long.zoo
+    "$pare" zoo long.yaml -o long.zoo --device cpu --jobs 1 >.test.out 2>.test.err &
+    zoo_=$!
+    for i_ in $(seq 1 600); do [ -n "$(find long.zoo/steps -name '*.pare' 2>/dev/null)" ] && break; sleep 0.05; done
+    process_of 1
+    kill "-$2" "$process"
+    wait $zoo_
+    if grep -q ",v,$3," long.zoo/results.csv; then pass "$1"; else fail "$1" "$(sed 1d long.zoo/results.csv) $(tail -2 .test.err)"; fi
+}
+ended zoo_interrupted INT stopped
+ended zoo_killed KILL crash
+if has 'was ended by signal 9' .test.err; then pass zoo_killed_says; else fail zoo_killed_says "$(tail -2 .test.err)"; fi
+mkdir none
+PATH=$PWD/none "$pare" zoo two.yaml -o nobody.zoo --device cpu --jobs 1 >.test.out 2>.test.err
+if grep -q ',v,failed,' nobody.zoo/results.csv && has 'mpirun: cannot be started, for 2 ranks' .test.err; then pass zoo_without_mpirun; else fail zoo_without_mpirun "$(tail -2 .test.err)"; fi
 
 # --- slow ranks, ranks that are gone ---
 works tcp env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 $calibrate -o many.json

@@ -158,4 +158,30 @@ works submit_failed "$pare" zoo zoo.yaml -o limited --slurm --resume --device cp
 says only_failed "3 tasks submitted"
 slurm ended 120
 same tables_of_failed limited
+
+# a step that ranks of a job share ends as in one process
+head -c 5000 "$zoo/mlp.onnx" >cut.onnx
+sed s/Relu/Rexu/g "$zoo/mlp.onnx" >unknown.onnx
+cp "$zoo/mlp.onnx" good.onnx
+ends() { # NAME LINE...: with these lines in the file
+    zoo_of ends.yaml "models: [{files: [cut.onnx, good.onnx, unknown.onnx]}]" 'variants: [{name: v, ranks: 2, steps: [distill --steps 1]}]'
+    case_=$1
+    shift
+    printf '%s\n' "$@" >>ends.yaml
+    rm -rf ends
+    works "$case_" "$pare" zoo ends.yaml -o ends --slurm --device cpu --threads 1 --sbatch=--overcommit
+    slurm ended 120
+    got=$(cut -d, -f2,4 ends/results.csv | sed 1d | tr '\n' ' ')
+    if [ "$got" = "cut,bad model good,done unknown,unsupported operator " ]; then pass "$case_.ends"; else fail "$case_.ends" "$got$(tail -qn 2 ends/slurm/*.log | tr '\n' ' ')"; fi
+}
+if sh -c 'command -v mpirun' >/dev/null 2>&1; then
+    ends mpirun_of_job
+else
+    skip mpirun_of_job "no mpirun (openmpi-bin)"
+fi
+if srun --mpi=list 2>&1 | grep -q pmix; then
+    ends srun_of_job 'launcher: srun --mpi=pmix'
+else
+    skip srun_of_job "Slurm has no plugin for PMIx (slurm-wlm-mpi-plugins)"
+fi
 finish

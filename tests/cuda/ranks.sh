@@ -72,9 +72,25 @@ clear_out
 works gpus env OMPI_MCA_rmaps_base_oversubscribe=1 HWLOC_HIDE_ERRORS=2 ${mlp%--device cuda*} --gpus 1-2 ${mlp#*--device cuda}
 same gpus "$nccl"
 SIMT_STREAMS=shuffled together shuffled 2 "$nccl" "$by_nccl" $mlp
+# a sum of gradients that did not wait for them would come before them
+for size in 2 4; do
+    SIMT_STREAMS=others together overlap_$size $size "$nccl" "while the last microbatch still runs backward: 2 buckets" $mlp
+done
 one norms $norms
 together norms_2 2 "$nccl" "$by_nccl" $norms
 SIMT_NCCL=absent together norms_mpi 2 mpi "$by_mpi" $norms
+
+# --- pruning with training between its steps ---
+clear_out
+prune="$pare prune $zoo/mlp.onnx --params 0.6 --steps 2 --data $data/train.h5 --range 0:300 --samples 16
+    --distill epochs=1,batch=16 --device cuda"
+works prune $prune -q -o whole.onnx
+works prune_2 mpirun 2 $prune -v -o out.onnx
+cp out.onnx two.onnx
+works prune_gpus env OMPI_MCA_rmaps_base_oversubscribe=1 HWLOC_HIDE_ERRORS=2 ${prune% --device cuda} --gpus 1-2 -v -o out.onnx
+if cmp -s two.onnx out.onnx && has "rank 1 ($(hostname)): on cuda:2" .test.err; then pass prune_gpus_bytes; else fail prune_gpus_bytes "$(cmp two.onnx out.onnx 2>&1) $(grep rank .test.err)"; fi
+cp two.onnx out.onnx
+if cmp -s whole.onnx out.onnx && has "$by_nccl" .test.err; then pass prune_2_bytes; else fail prune_2_bytes "$(cmp whole.onnx out.onnx 2>&1) $(grep gradients .test.err)"; fi
 
 # --- begun through MPI by two, continued through NCCL by four ---
 one longer env SIMT_CALLS=calls $mlp
@@ -118,6 +134,8 @@ ends() {
 ends send_fails "ncclSend failed in rank 1: unhandled cuda error" 1 ncclSend/5
 ends receive_fails "ncclRecv failed in rank 0: unhandled cuda error" 0 ncclRecv/7
 ends group_fails "ncclGroupEnd failed in rank 1: unhandled cuda error" 1 ncclGroupEnd/5
+ends wait_fails "cudaStreamWaitEvent: unspecified launch failure" 1 cudaStreamWaitEvent/3
+ends event_fails "rank 1 (" 1 cudaEventCreate/2
 launches=$(grep -c ' launch$' calls)
 ends kernel_fails "unspecified launch failure" 1 launch/$((launches / 2))
 clear_out

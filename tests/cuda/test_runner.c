@@ -116,6 +116,47 @@ static void a_shape_is_recorded_once(void **state)
     close_all(&f);
 }
 
+/* Another stream that waits for a mark reads what the steps before it have made, in runs that are
+   not recorded, that are, and that are played; recordings are cut after marked steps. */
+static void another_stream_follows_marks(void **state)
+{
+    enum { RUNS = 4, CLASSES = 10 };
+    (void)state;
+    fixture f;
+    open_zoo(&f, "datasets/zoo/mlp.onnx");
+    const pare_stream_table *streams = f.device->streams;
+    const int last = pare_plan_output_made(f.plan, 0);
+    pare_step_mark mark[] = {{last, NULL}, {0, NULL}};
+    pare_stream *other;
+    float *seen;
+    assert_int_equal(last, pare_plan_step_count(f.plan) - 1);
+    for (int i = 0; i < 2; i++) check(&f, streams->event_open(&f.ctx, f.device, &mark[i].event));
+    check(&f, streams->open(&f.ctx, f.device, &other));
+    check(&f, streams->pin(&f.ctx, f.device, (void **)&seen, CLASSES * sizeof *seen));
+    pare_runner *r = runner_new(&f);
+    pare_runner_mark(r, mark, 2);
+    const uint64_t made = simt_calls_of("cudaGraphInstantiate");
+    for (int run = 0; run < RUNS; run++) {
+        memset(seen, 0xff, CLASSES * sizeof *seen);
+        const uint64_t marks = simt_calls_of("cudaEventRecord");
+        check(&f, pare_runner_start(r));
+        assert_int_equal(simt_calls_of("cudaEventRecord"), marks + 2);
+        check(&f, streams->event_wait(&f.ctx, other, mark[0].event));
+        check(&f, f.device->backend->download(&f.ctx, other, seen, pare_runner_output_there(r, 0),
+                                              CLASSES * sizeof *seen));
+        check(&f, f.device->backend->sync(&f.ctx, other));
+        check(&f, pare_runner_wait(r));
+        assert_memory_equal(seen, pare_runner_output(r, 0).data, CLASSES * sizeof *seen);
+    }
+    /* the first step is launched as it is, the others are one graph */
+    assert_int_equal(simt_calls_of("cudaGraphInstantiate"), made + (last > 1));
+    pare_runner_free(r);
+    for (int i = 0; i < 2; i++) streams->event_close(mark[i].event);
+    streams->unpin(f.device, seen);
+    streams->close(other);
+    close_all(&f);
+}
+
 /* Phases are timed by four events around the copies and the graph, which stays in use. */
 static void phases_are_timed_around_the_graph(void **state)
 {
@@ -331,6 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(a_played_run_allocates_and_waits_for_nothing),
         device_test(a_shape_is_recorded_once),
+        device_test(another_stream_follows_marks),
         device_test(phases_are_timed_around_the_graph),
         device_test(two_runners_share_a_plan),
         device_test(steps_on_the_host_part_recordings),

@@ -2,7 +2,7 @@
 /* What tests and programs that are linked to the emulated device may set and ask. The settings are
    read from the environment before main:
      SIMT_SCHEDULE=fifo|newest|random|warp|reversed   which ready thread of a block runs next
-     SIMT_STREAMS=lazy|eager|shuffled                 when queued work runs
+     SIMT_STREAMS=lazy|eager|shuffled|others          when queued work runs
      SIMT_SEED=N  SIMT_PREEMPT=N                      of random choices; checker: switch after about
                                                       every N-th access
      SIMT_DEVICES=N  SIMT_MEMORY=BYTES                devices, and memory of each
@@ -41,9 +41,10 @@ typedef enum simt_schedule {
 } simt_schedule;
 
 typedef enum simt_streams {
-    SIMT_LAZY,    /* nothing runs before something waits for it */
-    SIMT_EAGER,   /* everything runs at once where it may */
-    SIMT_SHUFFLED /* any stream may advance at any call */
+    SIMT_LAZY,     /* nothing runs before something waits for it */
+    SIMT_EAGER,    /* everything runs at once where it may */
+    SIMT_SHUFFLED, /* any stream may advance at any call */
+    SIMT_OTHERS    /* as lazy, but all that may run elsewhere runs before what is waited for */
 } simt_streams;
 
 typedef struct simt_settings {

@@ -107,13 +107,13 @@ static unsigned long long number(const char *variable, unsigned long long otherw
 __attribute__((constructor)) static void read_environment(void)
 {
     static const char *const schedules[] = {"fifo", "newest", "random", "warp", "reversed"};
-    static const char *const streams[] = {"lazy", "eager", "shuffled"};
+    static const char *const streams[] = {"lazy", "eager", "shuffled", "others"};
     simt_set.schedule =
         static_cast<simt_schedule>(choice("SIMT_SCHEDULE", schedules, 5, SIMT_FIFO));
     int usual = simt_set.schedule == SIMT_RANDOM ? SIMT_SHUFFLED
                 : simt_set.schedule == SIMT_WARP ? SIMT_EAGER
                                                  : SIMT_LAZY;
-    simt_set.streams = static_cast<simt_streams>(choice("SIMT_STREAMS", streams, 3, usual));
+    simt_set.streams = static_cast<simt_streams>(choice("SIMT_STREAMS", streams, 4, usual));
     simt_set.seed = number("SIMT_SEED", 1);
     simt_set.preempt = static_cast<unsigned>(number("SIMT_PREEMPT", 0));
     simt_set.devices = static_cast<int>(number("SIMT_DEVICES", 1));

@@ -140,6 +140,8 @@ void drain(stream *s)
 {
     while (!s->stream.empty()) {
         if (simt_set.streams == SIMT_SHUFFLED && random_number() % 2) step_any(s);
+        while (simt_set.streams == SIMT_OTHERS && step_any(s)) {
+        }
         if (may_run(s))
             run_first(s);
         else if (!step_any(s))

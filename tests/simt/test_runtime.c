@@ -119,6 +119,44 @@ static void streams_defer_and_events_order_them(void **state)
     (void)cudaGetLastError();
 }
 
+/* x of stream one, as stream two sees it: where nothing orders them, before it is written. */
+static float seen_by_another(bool waits)
+{
+    cudaStream_t one, two;
+    cudaEvent_t ready;
+    float *x, *pinned;
+    CUDA_OK(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
+    CUDA_OK(cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking));
+    CUDA_OK(cudaEventCreate(&ready));
+    CUDA_OK(cudaMalloc((void **)&x, N * 4));
+    CUDA_OK(cudaMallocHost((void **)&pinned, N * 4));
+    CUDA_OK(simt_test_fill(x, N, 1, one));
+    CUDA_OK(cudaStreamSynchronize(one));
+    CUDA_OK(simt_test_fill(x, N, 2, one));
+    CUDA_OK(cudaEventRecord(ready, one));
+    if (waits) CUDA_OK(cudaStreamWaitEvent(two, ready, 0));
+    CUDA_OK(cudaMemcpyAsync(pinned, x, N * 4, cudaMemcpyDeviceToHost, two));
+    CUDA_OK(cudaStreamSynchronize(one));
+    CUDA_OK(cudaStreamSynchronize(two));
+    const float seen = *pinned;
+    CUDA_OK(cudaFreeHost(pinned));
+    CUDA_OK(cudaFree(x));
+    CUDA_OK(cudaEventDestroy(ready));
+    CUDA_OK(cudaStreamDestroy(one));
+    CUDA_OK(cudaStreamDestroy(two));
+    return seen;
+}
+
+static void a_stream_that_does_not_wait_comes_first(void **state)
+{
+    const simt_streams before = simt_set.streams;
+    (void)state;
+    simt_set.streams = SIMT_OTHERS;
+    assert_true(seen_by_another(false) == 1);
+    assert_true(seen_by_another(true) == 2);
+    simt_set.streams = before;
+}
+
 /* The default stream and blocking streams wait for each other. */
 static void the_default_stream_orders_blocking_ones(void **state)
 {
@@ -385,6 +423,7 @@ int main(void)
         device_test(memory_begins_as_garbage_and_has_a_limit),
         device_test(memory_is_shared_by_handles),
         device_test(streams_defer_and_events_order_them),
+        device_test(a_stream_that_does_not_wait_comes_first),
         device_test(the_default_stream_orders_blocking_ones),
         device_test(host_functions_run_in_order_and_call_nothing),
         device_test(graphs_replay_and_are_updated),

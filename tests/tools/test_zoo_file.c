@@ -201,6 +201,7 @@ static const struct bad {
     {7, "--output is not for a step: the zoo sets it", STEP("quantize -o x.onnx")},
     {7, "--tensorboard is not for a step", STEP("distill --tensorboard events")},
     {7, "--threads is not for a step", STEP("quantize --threads 2")},
+    {7, "--gpus is not for a step", STEP("distill --gpus 0-1")},
     {7, "--checkpoint is not for a step", STEP("distill --checkpoint=x")},
     {7, "--sweep is not for a step", STEP("prune --macs 0.5 --sweep 0.1,0.2")},
     {7, "--help is not for a step", STEP("prune --help")},
@@ -216,7 +217,6 @@ static const struct bad {
      RANKS("ranks: 3\n    nodes: 2", "distill")},
     {5, "variant 'v': 4 ranks, but none of its steps can be shared", RANKS("ranks: 4", "quantize")},
     {5, "none of its steps can be shared", RANKS("gpus: 2", "prune --latency 0.5")},
-    {5, "none of its steps can be shared", RANKS("nodes: 2", "prune --macs 0.5 --distill lr=1e-3")},
 };
 
 /* Without a number of ranks one a GPU, or one a machine. */
@@ -230,6 +230,7 @@ static void ranks_are_read(void **state)
                 {RANKS("gpus: 4", "distill"), 4, 4, 1},
                 {RANKS("nodes: 2\n    gpus: 4", "distill"), 8, 4, 2},
                 {RANKS("nodes: 2\n    ranks: 6", "distill"), 6, 0, 2},
+                {RANKS("nodes: 2", "prune --macs 0.5 --distill lr=1e-3"), 2, 0, 2},
                 {RANKS("ranks: 1", "quantize"), 1, 0, 1},
                 {"latency: false\n" RANKS("ranks: 2", "quantize"), 2, 0, 1},
                 {STEP("quantize"), 1, 0, 1}};

@@ -79,7 +79,7 @@ static pare_status make_tensorboard(pare_tuning *t, int64_t step, const char **f
 {
     const char *name = name_of(t, step), *all = t->o->tensorboard;
     *folder = NULL;
-    if (!all) return PARE_OK;
+    if (!all || !pare_tool_leads(t->tool)) return PARE_OK;
     if (name) *folder = pare_arena_printf(&t->tool->arena, "%s/%s", all, name);
     if (!*folder) return PARE_MEMORY;
     PARE_TRY(pare_tensorboard_prepare(t->tool->ctx, all));
@@ -119,7 +119,8 @@ static pare_status read_options(pare_tuning *t, const pare_model *model)
     d->threads = (int)o->common.threads;
     d->planned = planned;
     d->planned_user = t;
-    d->event = pare_distill_log_event;
+    d->comm = t->tool->comm;
+    d->event = pare_tool_leads(t->tool) ? pare_distill_log_event : NULL;
     d->event_tensors = o->tensorboard != NULL;
     return PARE_OK;
 }
@@ -139,14 +140,17 @@ pare_status pare_tuning_open(pare_tuning *t, pare_tool *tool, const pare_prune_o
     if (!t->wanted) return PARE_OK;
     t->data = source->data;
     PARE_TRY(read_options(t, model));
-    PARE_TRY(pare_tensorboard_prepare(tool->ctx, o->tensorboard));
-    PARE_TRY(pare_checkpoint_prepare(tool, &o->checkpoint));
+    if (pare_tool_leads(tool)) {
+        PARE_TRY(pare_tensorboard_prepare(tool->ctx, o->tensorboard));
+        PARE_TRY(pare_checkpoint_prepare(tool, &o->checkpoint));
+    }
     PARE_TRY(name_checkpoint(t, 1));
     PARE_TRY(split(t, model, source));
     t->options.samples = t->sample;
     t->options.sample_count = t->sample_count;
     t->options.held_sample = t->held;
     t->options.held_count = t->held_count;
+    PARE_TRY(pare_distill_check_ranks(tool->ctx, model, model, t->data, &t->options));
     return choose(t, source, wanted);
 }
 
@@ -169,7 +173,7 @@ pare_status pare_tuning_begin(pare_tuning *t, double value, uint64_t bytes)
     if (!t->wanted) return PARE_OK;
     t->steps = json_array();
     if (!t->steps) return PARE_MEMORY;
-    if (!t->o->output) return PARE_OK;
+    if (!t->o->output || !pare_tool_leads(t->tool)) return PARE_OK;
     return pare_output_reserve(t->tool->ctx, &t->room, t->o->output, bytes);
 }
 
@@ -195,12 +199,13 @@ static void note(pare_tuning *t, const pare_distill_result *r, int64_t step, dou
                    pare_distill_score_text(&r->after, after, sizeof after));
 }
 
-/* The best so far is a result where it is of the size that was asked for. */
+/* The best so far is a result where it is of the size that was asked for. Ranks all hear of a stop
+   that one of them was asked for. */
 static pare_status hear_stop(const pare_tuning *t, const pare_distill_result *r, int64_t step)
 {
     pare_ctx *ctx = t->tool->ctx;
     if (r->end != PARE_DISTILL_INTERRUPTED) return PARE_OK;
-    if (step < t->o->steps || t->o->sweep) return pare_ctx_poll(ctx);
+    if (step < t->o->steps || t->o->sweep) return PARE_FAIL(ctx, INTERRUPTED, "interrupted");
     ctx->interrupted = NULL;
     return PARE_OK;
 }

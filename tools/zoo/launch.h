@@ -6,7 +6,8 @@
 #include "tools/zoo/plan.h"
 
 /* Runs the node's command line in its ranks and waits for them; what they print goes to this
-   process's output, which is node->log. Asked to stop, it asks them. PARE_IO: they failed, with
-   their last message; PARE_UNSUPPORTED: the launcher cannot be started. */
+   process's output, which is node->log. Asked to stop, it asks them. Where they failed it returns
+   what one process would, with their message; PARE_IO: the launcher failed, or cannot be started.
+   Where a rank was ended by a signal it ends the calling process by the same. */
 PARE_NODISCARD pare_status pare_zoo_launch(pare_ctx *ctx, const pare_zoo_node *node);
 #endif

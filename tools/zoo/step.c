@@ -75,9 +75,10 @@ static pare_status find_command(const pare_zoo_reader *r, const char *word,
 static bool is_reserved(const char *name)
 {
     static const char *const reserved[] = {
-        "output",       "json",    "quiet",         "verbose",    "help",   "device",     "threads",
-        "memory-limit", "teacher", "student",       "checkpoint", "resume", "report",     "sweep",
-        "trace",        "log",     "external-data", "advise",     "cache",  "tensorboard"};
+        "output",  "json",         "quiet",   "verbose", "help",          "device",
+        "threads", "memory-limit", "teacher", "student", "checkpoint",    "resume",
+        "report",  "sweep",        "trace",   "log",     "external-data", "advise",
+        "cache",   "tensorboard",  "gpus"};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (!strcmp(name, reserved[i])) return true;
     return false;
@@ -206,6 +207,6 @@ pare_status pare_zoo_read_step(const pare_zoo_reader *r, pare_zoo_step *step, co
     step->takes_data = !has(step, "data") && !has(step, "ranges") && !runs_nothing;
     step->times = has(step, "latency");
     step->trains = step->command == &pare_command_distill || has(step, "distill");
-    step->shares = step->command->ranks && !step->times && !has(step, "distill");
+    step->shares = step->command->ranks && !step->times;
     return fail(r, step, check_whole(r, step, words + 1, count - 1));
 }

@@ -87,8 +87,8 @@ static pare_status run(pare_ctx *ctx, const pare_zoo_work *w)
 {
     const pare_zoo_node *n = w->node;
     const pare_status st = run_once(ctx, w);
-    const bool refused = st == PARE_INPUT || (st == PARE_IO && n->ranks > 1);
-    if (!refused || !strstr(ctx->message, n->folder) || !strstr(ctx->message, ".pare:")) return st;
+    if (st != PARE_INPUT || !strstr(ctx->message, n->folder) || !strstr(ctx->message, ".pare:"))
+        return st;
     pare_log(ctx, PARE_LOG_WARNING, "%s; the step begins again", ctx->message);
     pare_zoo_drop_checkpoints(n);
     pare_ctx_clear(ctx);
