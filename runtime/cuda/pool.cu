@@ -235,19 +235,34 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) max_vec(pare_cuda_p
     }
 }
 
+/* Adds COUNT taps `apart` elements apart, which are read before the first is added. */
+template <class T, int COUNT>
+SIMT_INLINE void taps_add(const pare_cuda_pool &p, int64_t at, int64_t apart,
+                          typename pool_of<T>::sum sum[4])
+{
+    T x[COUNT][4];
+    PARE_UNROLL for (int t = 0; t < COUNT; t++)
+        vec_load<4>(static_cast<const T *>(p.x), at + t * apart, 1, x[t]);
+    PARE_UNROLL for (int t = 0; t < COUNT; t++) PARE_UNROLL PARE_VEC4 sum[k] +=
+        pool_value(x[t][k]) - static_cast<typename pool_of<T>::value>(p.zero);
+}
+
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) average_vec4(pare_cuda_pool p)
 {
+    enum { AT_ONCE = 8 };
     PARE_CUDA_EACH (i, p.count / 4) {
         const place r = vec_place<4>(p, (int)i);
         typename pool_of<T>::sum sum[4] = {0, 0, 0, 0};
-        EACH_TAP(r, at)
-        {
-            T x[4];
-            vec_load<4>(static_cast<const T *>(p.x), at, 1, x);
-            PARE_UNROLL PARE_VEC4 sum[k] +=
-                pool_value(x[k]) - static_cast<typename pool_of<T>::value>(p.zero);
-        }
+        for (int d = 0; d < r.at[0].taps; d++)
+            for (int h = 0; h < r.at[1].taps; h++) {
+                int64_t at = r.x + d * p.x_stride[2] + h * p.x_stride[3];
+                int left = r.at[2].taps;
+                for (; left >= AT_ONCE; left -= AT_ONCE, at += AT_ONCE * p.x_stride[4])
+                    taps_add<T, AT_ONCE>(p, at, p.x_stride[4], sum);
+                for (; left > 0; left--, at += p.x_stride[4])
+                    taps_add<T, 1>(p, at, p.x_stride[4], sum);
+            }
         average_store(p, sum, divisor(p, r), r.y);
     }
 }
@@ -359,11 +374,15 @@ static pare_status window_set(pare_prep *p, pare_cuda_pool *s)
     return PARE_OK;
 }
 
-/* The whole plane is one window. */
+/* The whole plane is one window; its last two axes are one where lines follow one another. */
 static void plane_set(const pare_prep *p, pare_cuda_pool *s)
 {
     int d[5];
     sizes_of(&p->in[0], d);
+    if (d[4] > 0 && s->x_stride[3] == d[4] * s->x_stride[4] && d[3] <= INT_MAX / 2 / d[4]) {
+        d[4] *= d[3];
+        d[3] = 1;
+    }
     for (int i = 0; i < 3; i++) {
         s->in[i] = s->kernel[i] = d[2 + i];
         s->stride[i] = s->dilation[i] = 1;

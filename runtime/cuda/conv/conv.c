@@ -4,6 +4,7 @@
    reads the input position that would have spread to it, where there is one. */
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
+#include "runtime/cuda/conv/conv_stem.h"
 #include "runtime/cuda/gemm/sparse.h"
 #include "runtime/cuda/gemm/wgmma.h"
 
@@ -145,37 +146,73 @@ void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const p
     }
 }
 
-/* A first convolution: pictures of few channels. They are copied to pixels of PARE_CUDA_STEM_PIXELS
-   times PARE_CUDA_STEM_CHANNELS numbers: the channels of as many neighbours, which a filter's row
-   reads as one tap. */
+/* First convolutions, of few channels: filters in the order of lines, `line` numbers apart,
+   neighbours, PARE_CUDA_STEM_CHANNELS channels. */
+static void stem_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
+                      const pare_cuda_gemm_args *p, int64_t line)
+{
+    int64_t row, pixel;
+    pare_cuda_plane_strides(w, &row, &pixel);
+    for (int64_t m = 0; m < a->m; m++)
+        for (int64_t h = 0; h < a->win.kernel[1]; h++)
+            for (int64_t l = 0; l < a->win.kernel[2]; l++)
+                pare_cuda_row_pack(k, p, m, h * line + l * PARE_CUDA_STEM_CHANNELS, w,
+                                   m * w->stride[0] + h * row + l * pixel, w->stride[1], a->cg);
+}
+
+enum { STEM_LINE = PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS };
+
+static void stem_set(const pare_conv_args *a, pare_cuda_gemm_args *p)
+{
+    p->depth = (int)a->win.kernel[1] * STEM_LINE;
+    p->w_row = pare_cuda_pitch(p->depth, p->x_type);
+    pare_cuda_stem_tiles(p);
+}
+
+static bool stem_fits(const pare_prep *prep, const pare_conv_args *a, const pare_cuda_gemm_args *p)
+{
+    const pare_window *w = &a->win;
+    pare_cuda_gemm_args q = *p;
+    if (p->copy == 16 || p->x_type == PARE_f32 || w->group > 1 || a->cg > PARE_CUDA_STEM_CHANNELS ||
+        w->dilation[1] > 1 || w->dilation[2] > 1 || w->kernel[1] > PARE_CUDA_MOST_TAPS ||
+        w->kernel[2] > PARE_CUDA_STEM_WINDOW || a->at.residual >= 0 || p->rows <= 0 ||
+        p->rows > INT32_MAX || p->y_row * pare_cuda_bytes(p->y_type) % PARE_CUDA_CHUNK)
+        return false;
+    stem_set(a, &q);
+    q.epilogue = pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+    return pare_cuda_stem_takes(&q);
+}
+
+/* The others are copied to pixels of PARE_CUDA_STEM_PIXELS times PARE_CUDA_STEM_CHANNELS numbers:
+   the channels of as many neighbours, which a filter's row reads as one tap. */
 
 /* Pixels of a line from one of the copy to the next. */
-static int stem_step(int stride) { return PARE_CUDA_STEM_PIXELS % stride ? 1 : stride; }
+static int widen_step(int stride) { return PARE_CUDA_STEM_PIXELS % stride ? 1 : stride; }
 
 /* Pixels of a line of the copy. */
-static int64_t stem_width(const pare_cuda_gemm_args *p)
+static int64_t widened_width(const pare_cuda_gemm_args *p)
 {
     const pare_cuda_picture *in = &p->in;
-    const int step = stem_step(in->stride[1]);
+    const int step = widen_step(in->stride[1]);
     const int64_t taps = (in->kernel_width + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS;
     return (int64_t)(in->out_width - 1) * (in->stride[1] / step) +
            (taps - 1) * (PARE_CUDA_STEM_PIXELS / step) + 1;
 }
 
-static bool stem_fits(const pare_conv_args *a, const pare_cuda_gemm_args *p)
+static bool widened_fits(const pare_conv_args *a, const pare_cuda_gemm_args *p)
 {
     const int64_t across = (a->win.kernel[2] + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS;
     return p->copy != 16 && p->x_type != PARE_f32 && a->win.group == 1 &&
            a->cg <= PARE_CUDA_STEM_CHANNELS && a->win.dilation[2] == 1 &&
            a->win.kernel[1] * across <= PARE_CUDA_MOST_TAPS && p->rows > 0 &&
-           p->rows <= INT32_MAX && a->n * p->in.height * stem_width(p) <= INT32_MAX;
+           p->rows <= INT32_MAX && a->n * p->in.height * widened_width(p) <= INT32_MAX;
 }
 
-static void stem_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepared *s)
+static void widened_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepared *s)
 {
     pare_cuda_gemm_args *p = &s->p;
     pare_cuda_picture *in = &p->in;
-    const int stride = in->stride[1], step = stem_step(stride), width = (int)stem_width(p);
+    const int stride = in->stride[1], step = widen_step(stride), width = (int)widened_width(p);
     const int taps = (in->kernel_width + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS,
               bytes = pare_cuda_bytes(p->x_type);
     const int64_t pixels = a->n * in->height * width, lines = a->win.kernel[1];
@@ -212,21 +249,6 @@ static void stem_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepare
     p->tile = pare_cuda_tile_best(p);
 }
 
-/* Filters in that order: lines, PARE_CUDA_STEM_PIXELS neighbours, PARE_CUDA_STEM_CHANNELS channels.
- */
-static void stem_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
-                      const pare_cuda_gemm_args *p)
-{
-    int64_t row, pixel;
-    pare_cuda_plane_strides(w, &row, &pixel);
-    for (int64_t m = 0; m < a->m; m++)
-        for (int64_t h = 0; h < a->win.kernel[1]; h++)
-            for (int64_t l = 0; l < a->win.kernel[2]; l++)
-                pare_cuda_row_pack(
-                    k, p, m, h * p->in.kernel_width * p->in.channels + l * PARE_CUDA_STEM_CHANNELS,
-                    w, m * w->stride[0] + h * row + l * pixel, w->stride[1], a->cg);
-}
-
 /* Are at most two of each four neighbouring input channels at one position not 0? */
 static bool filters_sparse(const pare_prep *prep, const pare_conv_args *a)
 {
@@ -255,12 +277,16 @@ static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cud
     pare_cuda_picture_set(prep, &a, &p);
     p.tile = tile;
     PARE_TRY(pare_cuda_prepared_new(prep, &p, &s));
-    if (way == PARE_CUDA_STEM) stem_set(prep, &a, s);
+    if (way == PARE_CUDA_STEM) s->launch = pare_cuda_stem_launch;
+    if (way == PARE_CUDA_STEM) stem_set(&a, &s->p);
+    if (way == PARE_CUDA_WIDENED) widened_set(prep, &a, s);
     if (way == PARE_CUDA_SPLIT) pare_cuda_splits_set(prep, s, pare_cuda_splits_of(&p));
     pare_cuda_epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
     PARE_TRY(pare_cuda_prepack_open(prep, &s->p, way, &k));
     if (way == PARE_CUDA_STEM)
-        stem_pack(&prep->in[1], &a, &k, &s->p);
+        stem_pack(&prep->in[1], &a, &k, &s->p, STEM_LINE);
+    else if (way == PARE_CUDA_WIDENED)
+        stem_pack(&prep->in[1], &a, &k, &s->p, s->p.in.kernel_width * s->p.in.channels);
     else
         pare_cuda_filters_pack(&prep->in[1], &a, &k, &s->p);
     return pare_cuda_prepack_close(prep, s, &k,
@@ -270,7 +296,8 @@ static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cud
 /* One entry a tile; conv_64x64 takes whatever a product can be. */
 #define CONV(entry, fits, tile, way)                                                               \
     PARE_CUDA_GEMM(entry, pare_conv_args, pare_cuda_conv_read, fits, conv_prepare, tile, way)
-CONV(conv_stem, stem_fits(&a, &p), PARE_CUDA_64X64, PARE_CUDA_STEM) /* its tile is the best */
+CONV(conv_stem, stem_fits(prep, &a, &p), PARE_CUDA_64X64, PARE_CUDA_STEM)
+CONV(conv_widened, widened_fits(&a, &p), PARE_CUDA_64X64, PARE_CUDA_WIDENED) /* tile: the best */
 CONV(conv_128x128, pare_cuda_tile_fits(&p, PARE_CUDA_128X128), PARE_CUDA_128X128, PARE_CUDA_WHOLE)
 CONV(conv_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X64, PARE_CUDA_WHOLE)
 CONV(conv_split, pare_cuda_splits_fit(prep, &p), PARE_CUDA_64X64, PARE_CUDA_SPLIT)
@@ -300,10 +327,11 @@ WGMMA(conv_wgmma_256x64, PARE_CUDA_256X64)
 /* The sparse ones, those of one device's instructions and the library after the dense: taken where
    a tuner measured that they are faster. */
 #define CONVS                                                                                      \
-    &pare_cuda_conv_depthwise, &pare_cuda_conv_direct, &conv_stem, &conv_128x128, &conv_128x64,    \
-        &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64, &conv_wgmma_128x128,   \
-        &conv_wgmma_256x128, &conv_wgmma_128x192, &conv_wgmma_128x64, &conv_wgmma_256x64,          \
-        &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
+    &pare_cuda_conv_depthwise, &pare_cuda_conv_direct, &conv_stem, &conv_widened, &conv_128x128,   \
+        &conv_128x64, &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64,          \
+        &conv_wgmma_128x128, &conv_wgmma_256x128, &conv_wgmma_128x192, &conv_wgmma_128x64,         \
+        &conv_wgmma_256x64, &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2,      \
+        &pare_cuda_conv_lt_3
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_any, NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
 

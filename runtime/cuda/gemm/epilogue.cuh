@@ -278,10 +278,12 @@ SIMT_INLINE void floats_finish(const tile_clamp &l, float v[4], char *to)
     four_write<TO>(to, v);
 }
 
+/* A tile of Y in shared memory, with constants of its columns behind it. A residual was brought
+   there, or is on its way. */
 template <int KIND, typename T, int END>
-SIMT_INLINE void clamp_finish(const pare_cuda_gemm_args &p, const operands &o, const tile_clamp &l,
-                              const accumulators<KIND, T> &sums, const column_constants &mine,
-                              char *shared, bool brought, const tile_place &t)
+SIMT_INLINE void clamp_make(const pare_cuda_gemm_args &p, const tile_clamp &l,
+                            const accumulators<KIND, T> &sums, const column_constants &mine,
+                            char *shared)
 {
     typedef typename kind_of<KIND>::sum sum;
     enum { BYTES = sizeof(typename kind_of<KIND>::element), PITCH = tile_rows<T, BYTES>::PITCH };
@@ -290,7 +292,6 @@ SIMT_INLINE void clamp_finish(const pare_cuda_gemm_args &p, const operands &o, c
         if (BYTES == 1) k->scale[threadIdx.x] = mine.scale;
         k->bias[threadIdx.x] = mine.bias;
     }
-    if (end_of<END>::RESIDUAL && !brought) tile_bring<T, BYTES>(p, o.z, shared, t);
     __syncthreads();
     PARE_UNROLL for (int j = 0; j < fours_of<T>::FOURS; j++)
     {
@@ -312,6 +313,16 @@ SIMT_INLINE void clamp_finish(const pare_cuda_gemm_args &p, const operands &o, c
         }
     }
     __syncthreads();
+}
+
+template <int KIND, typename T, int END>
+SIMT_INLINE void clamp_finish(const pare_cuda_gemm_args &p, const operands &o, const tile_clamp &l,
+                              const accumulators<KIND, T> &sums, const column_constants &mine,
+                              char *shared, bool brought, const tile_place &t)
+{
+    enum { BYTES = sizeof(typename kind_of<KIND>::element) };
+    if (end_of<END>::RESIDUAL && !brought) tile_bring<T, BYTES>(p, o.z, shared, t);
+    clamp_make<KIND, T, END>(p, l, sums, mine, shared);
     tile_store<T, BYTES>(p, o.y, shared, t);
 }
 

@@ -254,7 +254,7 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
     const char *block = s->block;
     s->p.w = block + (k->sparse || k->wgmma ? k->kept : k->weights);
     s->meta = k->sparse ? block + k->meta : NULL;
-    s->wgmma = k->wgmma;
+    if (k->wgmma) s->launch = pare_cuda_wgmma_launch;
     s->p.scale = int8 ? (const float *)(const void *)(block + k->scale) : NULL;
     s->p.shift = int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
     s->p.bias = biased ? block + k->bias : NULL;
@@ -383,7 +383,8 @@ pare_status pare_cuda_gemm_run(const pare_call *c)
         PARE_TRY(PARE_CUDA_LAUNCH(c, pare_cuda_widen_launch, &w));
     }
     if (p.splits > 1) p.partial = (char *)c->scratch + s->partial;
-    if (s->wgmma) return PARE_CUDA_LAUNCH(c, pare_cuda_wgmma_launch, &p);
+    if (s->launch)
+        return pare_cuda_launched(c, s->launch(&p, pare_cuda_stream(c->stream)), "a product");
     if (s->meta) return PARE_CUDA_LAUNCH(c, pare_cuda_sparse_launch, &p, s->meta);
     return PARE_CUDA_LAUNCH(c, pare_cuda_gemm_launch, &p);
 }

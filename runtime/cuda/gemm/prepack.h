@@ -19,9 +19,10 @@ typedef struct pare_cuda_prepared {
     pare_device *device;
     void *block;      /* of constants, or NULL */
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
-    bool wgmma;       /* rows of W are in wgmma.h's order */
     size_t partial;   /* splits > 1: its sums in scratch */
-    bool widened;     /* X is copied to scratch first (pack.h) */
+    /* of kernels of their own: wgmma.h, conv_stem.h; NULL: of gemm.h or sparse.h */
+    cudaError_t (*launch)(const pare_cuda_gemm_args *p, cudaStream_t stream);
+    bool widened; /* X is copied to scratch first (pack.h) */
     pare_cuda_widen widen;
     size_t wide;
 } pare_cuda_prepared;
@@ -29,10 +30,11 @@ typedef struct pare_cuda_prepared {
 /* How a product with constant weights is computed. */
 typedef enum pare_cuda_way {
     PARE_CUDA_WHOLE,
-    PARE_CUDA_SPLIT,  /* depth in parts */
-    PARE_CUDA_STEM,   /* pictures of few channels, widened first */
-    PARE_CUDA_SPARSE, /* weights of 2:4 */
-    PARE_CUDA_WGMMA   /* instructions of compute capability 9.0 (wgmma.h) */
+    PARE_CUDA_SPLIT,   /* depth in parts */
+    PARE_CUDA_STEM,    /* pictures of few channels (conv_stem.h) */
+    PARE_CUDA_WIDENED, /* the same, widened first */
+    PARE_CUDA_SPARSE,  /* weights of 2:4 */
+    PARE_CUDA_WGMMA    /* instructions of compute capability 9.0 (wgmma.h) */
 } pare_cuda_way;
 
 /* Where the host builds the block, and offsets of its parts; `bytes` of them go to the device. Rows

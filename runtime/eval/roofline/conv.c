@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions with constant weights, as runtime/cuda/conv computes them: implicit products, a stem
-   whose pixels are widened first, depthwise strips, and groups of few filters one by one. */
+/* Convolutions with constant weights, as runtime/cuda/conv computes them: implicit products, stems
+   in tiles of their own or with pixels that are widened first, depthwise strips, and groups of few
+   filters one by one. */
 #include "runtime/eval/roofline/internal.h"
 
 #include <math.h>
@@ -13,6 +14,7 @@ enum {
     FEW_FILTERS = 16,
     STEM_PIXELS = 4,
     STEM_CHANNELS = 4,
+    WINDOW = 8,
     STRIP = 4
 };
 enum { WARP = 32, ANY_SUM = 30 };
@@ -109,8 +111,52 @@ static bool is_stem(const conv *c, const pare_gpu_product *p)
            w->dilation[2] == 1 && (double)w->kernel[1] * across <= MOST_TAPS;
 }
 
+/* Has the kernel of its own (conv_stem.cu) its window, filters and epilogue? */
+static bool has_tiles(const conv *c, const pare_gpu_product *p)
+{
+    const pare_window *w = &c->a->win;
+    return p->plain && !p->residual && w->kernel[2] <= WINDOW && w->dilation[1] == 1 &&
+           c->a->m % 32 == 0 && c->prep->in[0].rank == 4;
+}
+
+/* A tile of 8 lines of 16 positions brings its pixels, then sums a line of the window at a time.
+   The loop that brings them is counted once. */
+static void tiles_predict(const conv *c, const pare_gpu_product *p, pare_roofline_step *out)
+{
+    enum { LINES = 8, PIXELS = 16, WARPS = 4, EACH_PIXEL = 40 /* instructions */ };
+    char name[96];
+    pare_sass row;
+    const pare_window *w = &c->a->win;
+    const double size = bytes_of(c->type), columns = c->a->m % 64 ? 32 : 64,
+                 lines = (double)w->kernel[1];
+    snprintf(name, sizeof name, "_Z9stem_tileILi%dE7tile_ofILi4ELi1ELi2ELi%dEELi%dE", (int)c->type,
+             (int)columns / 8, p->bounds ? 4 : 0);
+    if (!pare_sass_find(c->m->counts, name, &row)) return;
+    const double brought = ceil(((LINES - 1) * (double)w->stride[1] + lines) / WARPS) *
+                           ceil(((PIXELS - 1) * (double)w->stride[2] + WINDOW) / WARP);
+    const pare_gpu_grid g = {.blocks = (double)c->a->n * ceil((double)w->out[1] / LINES) *
+                                       ceil((double)w->out[2] / PIXELS) * (double)c->a->m / columns,
+                             .resident = row.blocks,
+                             .warps = WARPS,
+                             .ahead = row.all - row.loop - row.behind + brought * EACH_PIXEL,
+                             .steps = lines,
+                             .step = row.loop,
+                             .behind = row.behind,
+                             .tensor = 2 * columns / 8 * 16 * 8 * 32,
+                             .reached = c->m->spec->reached,
+                             .rate = PARE_MMA_SYNC *
+                                     (size == 1 ? c->m->spec->macs_s8 : c->m->spec->macs_f16),
+                             /* words of 128 bytes a warp, ldmatrix of 512 */
+                             .shared = WARPS * size * (2 * 4 * 128 + columns / 16 * 512)};
+    const double bytes =
+        x_bytes(c) + (double)c->a->m * lines * WINDOW * STEM_CHANNELS * size + size_beside(c);
+    pare_step_close(c->m->spec, pare_gpu_grid_seconds(c->m->spec, &g, out), bytes, out);
+    snprintf(out->kernel, sizeof out->kernel, "conv_stem");
+    out->known = true;
+}
+
 /* Pixels are copied to lots of STEM_PIXELS neighbours of STEM_CHANNELS; then one tap is a lot. */
-static void stem_predict(const conv *c, pare_gpu_product *p, pare_roofline_step *out)
+static void widened_predict(const conv *c, pare_gpu_product *p, pare_roofline_step *out)
 {
     const pare_window *w = &c->a->win;
     const double across = ceil((double)w->kernel[2] / STEM_PIXELS), size = bytes_of(c->type);
@@ -124,7 +170,7 @@ static void stem_predict(const conv *c, pare_gpu_product *p, pare_roofline_step 
     p->depth = (double)w->kernel[1] * across * lot;
     p->bytes = wide + (double)c->a->m * p->depth * size + size_beside(c);
     pare_bytes_add(c->m->spec, x_bytes(c) + wide, out);
-    pare_product_predict(c->m->spec, c->m->counts, "conv_stem", p, out);
+    pare_product_predict(c->m->spec, c->m->counts, "conv_widened", p, out);
 }
 
 /* --- groups of few filters --- */
@@ -188,8 +234,10 @@ static void predict(const conv *c, pare_roofline_step *out)
             strip_predict(c, p.bytes, out);
         else
             direct_predict(c, p.bytes, out);
+    } else if (is_stem(c, &p) && has_tiles(c, &p)) {
+        tiles_predict(c, &p, out);
     } else if (is_stem(c, &p)) {
-        stem_predict(c, &p, out);
+        widened_predict(c, &p, out);
     } else {
         pare_product_predict(c->m->spec, c->m->counts, "conv", &p, out);
     }

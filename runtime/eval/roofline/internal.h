@@ -8,6 +8,8 @@
 
 #define PARE_LAUNCH_SECONDS 1.2e-6 /* of a kernel in a CUDA graph */
 #define PARE_ISSUE          0.85   /* instructions a cycle and scheduler that kernels reach */
+/* Of wgmma's rate, what mma.sync reaches (arXiv 2402.13499, 2501.12084). */
+#define PARE_MMA_SYNC 0.62
 
 /* counts.c: a kernel's instructions for sm_90, as tests/cuda/sass.py counts them. */
 typedef struct pare_sass {
