@@ -3,6 +3,7 @@
    at once (the norm of gradients, a checkpoint, the result) is put together here, in the order and
    at the places that one process has. */
 #include "distill/trainer.h"
+#include "runtime/base/room.h"
 
 #include <string.h>
 
@@ -103,29 +104,33 @@ const pare_weights *pare_trainer_all_weights(const pare_trainer *t)
 
 /* --- blocks --- */
 
-pare_status pare_stage_weights_gather(const pare_trainer *t, const float *own, float *all)
+pare_status pare_stage_weights_gather(const pare_trainer *t, const float *own, pare_weight_fn take,
+                                      void *user)
 {
     const pare_stage_weights *s = t->stage;
     pare_comm *comm = t->options.comm;
-    const int rank = pare_comm_rank(comm);
+    pare_status taken = PARE_OK;
     for (int k = 0; k < s->all.count; k++) {
-        const pare_weight *item = &s->all.item[k];
-        const size_t bytes = (size_t)item->tensor->count * sizeof *own;
-        float *x = rank ? s->passing : all + item->at;
-        if (s->own[k] >= 0) memcpy(x, own + t->weights.item[s->own[k]].at, bytes);
-        PARE_TRY(pare_comm_broadcast(comm, x, bytes, s->stage[k]));
+        const size_t bytes = (size_t)s->all.item[k].tensor->count * sizeof *own;
+        if (s->own[k] >= 0) memcpy(s->passing, own + t->weights.item[s->own[k]].at, bytes);
+        PARE_TRY(pare_comm_broadcast(comm, s->passing, bytes, s->stage[k]));
+        if (!pare_comm_rank(comm) && taken == PARE_OK) taken = take(user, k, s->passing);
     }
-    return PARE_OK;
+    return taken;
 }
 
-pare_status pare_stage_weights_scatter(const pare_trainer *t, const float *all, float *own)
+pare_status pare_stage_weights_scatter(const pare_trainer *t, const void *all, float *own)
 {
     const pare_stage_weights *s = t->stage;
     pare_comm *comm = t->options.comm;
     for (int k = 0; k < s->all.count; k++) {
         const pare_weight *item = &s->all.item[k];
         const size_t bytes = (size_t)item->tensor->count * sizeof *own;
-        if (!pare_comm_rank(comm)) memcpy(s->passing, all + item->at, bytes);
+        if (!pare_comm_rank(comm)) {
+            const char *from = (const char *)all + item->at * sizeof *own;
+            memcpy(s->passing, from, bytes);
+            pare_memory_give_back(from, bytes);
+        }
         PARE_TRY(pare_comm_broadcast(comm, s->passing, bytes, 0));
         if (s->own[k] >= 0) memcpy(own + t->weights.item[s->own[k]].at, s->passing, bytes);
     }

@@ -462,20 +462,28 @@ pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)
     return t->late.plan && !begun && step >= (t->steps + 1) / 2 ? freeze_norms(t) : PARE_OK;
 }
 
-void pare_trainer_free(pare_trainer *t)
+void pare_trainer_end_steps(pare_trainer *t)
 {
     pare_loader_close(t->stream);
+    t->stream = NULL;
     pare_augmented_free(&t->augmented);
     pare_train_pipeline_free(t->pipeline);
-    pare_stage_weights_free(t->stage);
+    t->pipeline = NULL;
     pare_microbatches_free(&t->checking);
     pare_microbatches_free(&t->learning);
     pare_rank_sums_close(&t->sums);
     pare_train_graph_free(&t->check);
     pare_train_graph_free(&t->learn);
     pare_train_graph_free(&t->late);
-    pare_weights_free(&t->weights);
+    pare_weights_keep_best(&t->weights);
     pare_teacher_free(&t->teacher);
+}
+
+void pare_trainer_free(pare_trainer *t)
+{
+    pare_trainer_end_steps(t);
+    pare_stage_weights_free(t->stage);
+    pare_weights_free(&t->weights);
     pare_free(t->held_sample);
     pare_free(t->sample);
 }

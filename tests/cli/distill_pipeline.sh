@@ -58,6 +58,17 @@ stopped stopped 3
 works goes_on $distill -q -o out.onnx --log out.jsonl --checkpoint out --resume
 same goes_on_bytes
 
+# --- the disk of the process that writes is full: a warning, and the same result ---
+short="--samples 1500 --batch 32 --steps 9 --validate-every 3 --ema 0.95"
+works short "$pare" distill $mlp $short -q -o short.onnx
+blocks=$(($(wc -c <half.onnx) / 512 * 2)) # the result fits, a checkpoint does not; over tcp, whose transport makes no large file of its own
+works full_disk env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 sh -c "ulimit -f $blocks && exec \"\$@\"" - "$pare" distill $mlp $short $how -o out.onnx --checkpoint full
+if [ "$(grep -c '^warning: .*training continues without a checkpoint' .test.err)" = 1 ] && [ ! -e full/checkpoint.pare ] && cmp -s short.onnx out.onnx; then
+    pass full_disk_warns
+else
+    fail full_disk_warns "$(cat .test.err)"
+fi
+
 # --- a stage that fails in the middle of a batch: the others hear of it, forward and backward ---
 # look NAME BATCH FRACTION: table[ids] -> MatMul -> Relu -> MatMul, with weights of 0.FRACTION...
 look() {
