@@ -111,7 +111,7 @@ typedef struct pare_device_weights {
     size_t bytes;   /* of the device's memory */
     float *floats;  /* all blocks */
     void *tables;   /* masks, tensors, pieces, room for sums */
-    double *seen;   /* host's copy of a sum */
+    double *seen;   /* (chunks + 1) host's copy of blocks.sum */
     float *check;   /* what held-out samples are run with */
     pare_train_blocks blocks;
     bool sent; /* the device's weights are the ones that count */
@@ -139,6 +139,12 @@ PARE_NODISCARD pare_status pare_device_weights_check(pare_device_weights *on_dev
 /* After what is in the stream: the gradients' sum of squares, as pare_training_table.squares. */
 PARE_NODISCARD pare_status pare_device_weights_squares(pare_device_weights *on_device,
                                                        pare_stream *stream, double *out);
+/* The same of each chunk: (chunks), the caller's until the next call. */
+PARE_NODISCARD pare_status pare_device_weights_chunk_squares(pare_device_weights *on_device,
+                                                             pare_stream *stream,
+                                                             const double **out);
+/* Chunks of a weight. */
+int pare_weight_chunks(const pare_weight *weight);
 /* One step, complete on return. */
 PARE_NODISCARD pare_status pare_device_weights_step(pare_device_weights *on_device,
                                                     pare_stream *stream,
