@@ -160,6 +160,9 @@ PARE_NODISCARD pare_status pare_stage_weights_scatter(const pare_trainer *traine
 /* The sum over all weights of a number for each of this rank's, in the order of all. */
 PARE_NODISCARD pare_status pare_stage_weights_sum(const pare_trainer *trainer, const double *own,
                                                   double *out);
+/* The same of a number for each chunk of this rank's weights, as a device adds them up. */
+PARE_NODISCARD pare_status pare_stage_weights_sum_chunks(const pare_trainer *trainer,
+                                                         const double *own, double *out);
 
 /* pipeline.c: batches. All ranks call each of these, and read the same samples. */
 typedef struct pare_train_pipeline pare_train_pipeline;
@@ -169,8 +172,8 @@ PARE_NODISCARD pare_status pare_train_pipeline_open(pare_trainer *trainer);
 /* All ranks call it, once they have settled: it waits for its neighbours. */
 void pare_train_pipeline_free(pare_train_pipeline *pipeline);
 const pare_pipeline_plan *pare_train_pipeline_planned(const pare_train_pipeline *pipeline);
-/* Of this rank: activations and messages. */
-size_t pare_train_pipeline_bytes(const pare_train_pipeline *pipeline);
+/* Of this rank: activations, where it computes; messages, the host's, are added to *messages. */
+size_t pare_train_pipeline_bytes(const pare_train_pipeline *pipeline, size_t *messages);
 /* As pare_microbatches_learn. */
 PARE_NODISCARD pare_status pare_train_pipeline_learn(pare_train_pipeline *pipeline,
                                                      const pare_loader_batch *batch,
@@ -202,7 +205,8 @@ struct pare_trainer {
     pare_train_graph learn, check; /* with gradients; the loss alone */
     pare_train_graph late; /* with gradients and frozen statistics, of PARE_BATCHNORM_HALF; without
                               a plan where there is nothing to freeze */
-    pare_microbatches learning, checking; /* not by pipeline */
+    pare_microbatches learning, checking; /* by pipeline: a pool of the runner that makes this
+                                             rank's gradients, for their sums; and none */
     pare_stage_weights *stage;            /* by pipeline; else NULL */
     pare_train_pipeline *pipeline;
     pare_optimizer optimizer;

@@ -107,10 +107,4 @@ refuses many 1 "half.onnx: 8 stages were asked for, but" mpirun 8 $distill $pipe
 refuses histograms 2 "--tensorboard|--parallel pipeline" mpirun 2 $distill $pipe --tensorboard board
 refuses other_word 2 "--parallel tensor|data|pipeline" "$pare" distill $mlp --parallel tensor -o no.onnx
 refuses other_rate 1 "rank 1 (|another command line" mpirun 1 $distill $pipe : -n 1 $distill --lr 0.1 $pipe
-emulated=$top/build/tests/simt/pare_emulated
-if [ -x "$emulated" ]; then
-    refuses device 1 "training by pipeline is on the CPU" env SIMT_DEVICES=2 sh "$top/tests/comm/ranks.sh" 2 "$emulated" distill $mlp --steps 1 --device cuda $pipe
-else
-    skip device "$emulated is not built"
-fi
 finish
