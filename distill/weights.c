@@ -259,6 +259,7 @@ static int64_t count_zeros(const pare_tensor *t)
 {
     int64_t zeros = 0;
     for (int64_t i = 0; i < t->count; i++) zeros += number_at(t, i) == 0;
+    pare_tensor_give_back(t);
     return zeros;
 }
 
@@ -326,6 +327,7 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
     for (int i = 0; i < w->count; i++) {
         const pare_weight *item = &w->item[i];
         memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
+        pare_tensor_give_back(item->tensor);
     }
     if (w->ema) memcpy(w->ema, w->value, w->floats * sizeof *w->value);
     return options->device ? pare_device_weights_open(w->ctx, &w->on_device, options->device, w)
