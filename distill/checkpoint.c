@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of a checkpoint, and keeping a training in it. */
+/* The file of a checkpoint. */
 #include "distill/checkpoint.h"
-#include "distill/trainer.h"
-#include "formats/file.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <math.h>
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { VERSION = 1, FIXED = 40, FACT = 8, BLOB = 32, HASH = 16 };
 static const char magic[8] = "PARECKPT";
@@ -39,8 +34,8 @@ static size_t head_bytes(const pare_checkpoint *c)
     return bytes;
 }
 
-/* Fills the head (bytes, then its hash). */
-static void make_head(const pare_checkpoint *c, uint8_t *head, size_t bytes)
+/* Fills the head (bytes, then its hash); hash: of the blobs. */
+static void make_head(const pare_checkpoint *c, const pare_hash *of, uint8_t *head, size_t bytes)
 {
     writer w = {head};
     uint64_t total = bytes + HASH;
@@ -61,52 +56,129 @@ static void make_head(const pare_checkpoint *c, uint8_t *head, size_t bytes)
     }
     for (int i = 0; i < c->blob_count; i++) {
         const pare_checkpoint_blob *b = &c->blob[i];
-        pare_hash hash = pare_hash_bytes(b->data, b->bytes);
         put_u32(&w, strlen(b->name));
         put_u32(&w, 0);
         put_u64(&w, b->bytes);
-        put(&w, &hash, HASH);
+        put(&w, &of[i], HASH);
         put(&w, b->name, strlen(b->name));
     }
     pare_hash hash = pare_hash_bytes(head, bytes);
     put(&w, &hash, HASH);
 }
 
-static pare_status write_parts(pare_output *o, const pare_checkpoint *c, const uint8_t *head,
-                               size_t bytes)
+/* The head goes first and is zeros until all hashes are known. */
+struct pare_checkpoint_writer {
+    pare_ctx *ctx;
+    pare_ctx calm; /* hears of no stop */
+    const pare_checkpoint *of;
+    pare_output *file;
+    uint8_t *head;
+    size_t head_bytes; /* without its hash */
+    pare_hash *hash;   /* (blobs) of those that are complete */
+    int blob;          /* that the next bytes are of */
+    size_t done;       /* bytes of it */
+    pare_hasher *hasher;
+    pare_status status;
+};
+
+static void note(pare_checkpoint_writer *w, pare_status st)
 {
-    PARE_TRY(pare_output_write(o, head, bytes + HASH));
-    for (int i = 0; i < c->blob_count; i++)
-        PARE_TRY(pare_output_write(o, c->blob[i].data, c->blob[i].bytes));
-    return PARE_OK;
+    if (w->status == PARE_OK) w->status = st;
 }
 
-static pare_status write_file(pare_ctx *ctx, const char *path, const pare_checkpoint *c)
+static void begin_blob(pare_checkpoint_writer *w)
 {
-    size_t bytes = head_bytes(c);
-    uint8_t *head = pare_alloc(ctx, bytes + HASH, 1);
-    if (!head) return PARE_MEMORY;
-    make_head(c, head, bytes);
-    pare_output *o = NULL;
-    pare_status st = pare_output_open(ctx, &o, path);
-    if (st == PARE_OK) {
-        st = write_parts(o, c, head, bytes);
-        if (st == PARE_OK)
-            st = pare_output_commit(o);
-        else
-            pare_output_discard(o);
+    w->done = 0;
+    if (w->blob == w->of->blob_count) return;
+    w->hasher = pare_hasher_new();
+    if (!w->hasher) note(w, PARE_FAIL(&w->calm, MEMORY, "out of memory"));
+}
+
+/* Ends the blob that has all its bytes, and those after it that have none. */
+static void end_blobs(pare_checkpoint_writer *w)
+{
+    while (w->hasher && w->done == w->of->blob[w->blob].bytes) {
+        w->hash[w->blob++] = pare_hasher_end(w->hasher);
+        w->hasher = NULL;
+        begin_blob(w);
     }
-    pare_free(head);
+}
+
+static pare_status open_writer(pare_checkpoint_writer *w, const char *path)
+{
+    w->head_bytes = head_bytes(w->of);
+    w->head = pare_alloc(w->ctx, w->head_bytes + HASH, 1);
+    w->hash = pare_alloc(w->ctx, (size_t)w->of->blob_count + 1, sizeof *w->hash);
+    if (!w->head || !w->hash) return PARE_MEMORY;
+    begin_blob(w);
+    end_blobs(w);
+    note(w, pare_output_open(&w->calm, &w->file, path));
+    if (w->status == PARE_OK) note(w, pare_output_write(w->file, w->head, w->head_bytes + HASH));
+    return w->status == PARE_OK ? PARE_OK : pare_fail(w->ctx, w->status, "%s", w->calm.message);
+}
+
+static void free_writer(pare_checkpoint_writer *w)
+{
+    pare_output_discard(w->file);
+    if (w->hasher) (void)pare_hasher_end(w->hasher);
+    pare_free(w->head);
+    pare_free(w->hash);
+    pare_free(w);
+}
+
+pare_status pare_checkpoint_begin(pare_ctx *ctx, pare_checkpoint_writer **out, const char *path,
+                                  const pare_checkpoint *c)
+{
+    pare_checkpoint_writer *w = pare_alloc(ctx, 1, sizeof *w);
+    if (!w) return PARE_MEMORY;
+    *w = (pare_checkpoint_writer){.ctx = ctx, .of = c};
+    pare_ctx_child(&w->calm, ctx);
+    w->calm.interrupted = NULL;
+    const pare_status st = open_writer(w, path);
+    if (st == PARE_OK)
+        *out = w;
+    else
+        free_writer(w);
     return st;
+}
+
+void pare_checkpoint_put(pare_checkpoint_writer *w, const void *data, size_t bytes)
+{
+    if (w->status != PARE_OK || !bytes) return;
+    assert(w->blob < w->of->blob_count && bytes <= w->of->blob[w->blob].bytes - w->done);
+    pare_hasher_add(w->hasher, data, bytes);
+    note(w, pare_output_write(w->file, data, bytes));
+    w->done += bytes;
+    end_blobs(w);
+}
+
+static pare_status commit(pare_checkpoint_writer *w)
+{
+    assert(w->blob == w->of->blob_count);
+    make_head(w->of, w->hash, w->head, w->head_bytes);
+    PARE_TRY(pare_output_overwrite(w->file, w->head, w->head_bytes + HASH));
+    pare_output *file = w->file;
+    w->file = NULL;
+    return pare_output_commit(file);
+}
+
+pare_status pare_checkpoint_end(pare_checkpoint_writer *w, pare_status status)
+{
+    if (status == PARE_OK) {
+        status = w->status == PARE_OK ? commit(w) : w->status;
+        if (status != PARE_OK) (void)pare_fail(w->ctx, status, "%s", w->calm.message);
+    }
+    free_writer(w);
+    return status;
 }
 
 pare_status pare_checkpoint_write(pare_ctx *ctx, const char *path, const pare_checkpoint *c)
 {
-    pare_ctx calm;
-    pare_ctx_child(&calm, ctx);
-    calm.interrupted = NULL;
-    pare_status st = write_file(&calm, path, c);
-    return st == PARE_OK ? st : pare_fail(ctx, st, "%s", calm.message);
+    pare_checkpoint_writer *w;
+    PARE_TRY(pare_checkpoint_begin(ctx, &w, path, c));
+    for (int i = 0; i < c->blob_count; i++)
+        pare_checkpoint_put(w, c->blob[i].data, c->blob[i].bytes);
+    return pare_checkpoint_end(w, PARE_OK);
 }
 
 /* --- reading --- */
@@ -115,6 +187,7 @@ typedef struct reader {
     pare_ctx *ctx;
     const char *path;
     const uint8_t *data, *at, *end; /* the file, and what is left of its head */
+    pare_hash (*hash)(const void *data, size_t bytes);
 } reader;
 
 static uint32_t get_u32(reader *r)
@@ -238,7 +311,7 @@ static pare_status check_blob(reader *r, const pare_checkpoint_blob *blob, const
         return fail_other(r, blob->name, its, ours);
     }
     if (bytes > *rest) return fail_damaged(r, "its sizes are wrong");
-    hash = pare_hash_bytes(*data, (size_t)bytes);
+    hash = r->hash(*data, (size_t)bytes);
     if (memcmp(&hash, &want, HASH) != 0) return fail_damaged(r, blob->name);
     *data += bytes;
     *rest -= (size_t)bytes;
@@ -269,206 +342,38 @@ static pare_status check_all(reader *r, size_t size, const pare_checkpoint *c,
     return rest || r->at != r->end ? fail_damaged(r, "its sizes are wrong") : PARE_OK;
 }
 
+static void copy_blobs(const pare_checkpoint *c, const uint8_t *at)
+{
+    for (int i = 0; i < c->blob_count; at += c->blob[i].bytes, i++)
+        if (c->blob[i].bytes) memcpy(c->blob[i].data, at, c->blob[i].bytes);
+}
+
 pare_status pare_checkpoint_parse(pare_ctx *ctx, const char *path, const void *data, size_t size,
                                   const pare_checkpoint *c)
 {
     const uint8_t *at = data;
-    reader r = {ctx, path, data, data, data};
+    reader r = {ctx, path, data, data, data, pare_hash_bytes};
     PARE_TRY(check_all(&r, size, c, &at));
-    for (int i = 0; i < c->blob_count; at += c->blob[i].bytes, i++)
-        if (c->blob[i].bytes) memcpy(c->blob[i].data, at, c->blob[i].bytes);
+    copy_blobs(c, at);
     return PARE_OK;
+}
+
+pare_status pare_checkpoint_open(pare_ctx *ctx, pare_map *map, const uint8_t **blobs,
+                                 const char *path, const pare_checkpoint *c)
+{
+    PARE_TRY(pare_map_open(ctx, map, path));
+    reader r = {ctx, path, map->data, map->data, map->data, pare_hash_map};
+    const pare_status st = check_all(&r, map->size, c, blobs);
+    if (st != PARE_OK) pare_map_close(map);
+    return st;
 }
 
 pare_status pare_checkpoint_read(pare_ctx *ctx, const char *path, const pare_checkpoint *c)
 {
     pare_map map;
-    PARE_TRY(pare_map_open(ctx, &map, path));
-    pare_status st = pare_checkpoint_parse(ctx, path, map.data, map.size, c);
+    const uint8_t *at;
+    PARE_TRY(pare_checkpoint_open(ctx, &map, &at, path, c));
+    copy_blobs(c, at);
     pare_map_close(&map);
-    return st;
-}
-
-/* --- keeping a training --- */
-
-static const char *path_of(const pare_checkpointer *k)
-{
-    return k->trainer->options.checkpoint.path;
-}
-
-static void add_blob(pare_checkpointer *k, const char *name, void *data, size_t bytes)
-{
-    k->blob[k->checkpoint.blob_count++] = (pare_checkpoint_blob){name, data, bytes};
-}
-
-/* A block of weights. By pipeline the blob is of all ranks' in rank 0, and of nothing elsewhere. */
-static pare_status add_block(pare_checkpointer *k, const char *name, float *block)
-{
-    const pare_trainer *t = k->trainer;
-    const size_t floats = pare_trainer_all_weights(t)->floats;
-    void *data = block;
-    if (!block) return PARE_OK;
-    if (t->stage) {
-        data = pare_comm_rank(t->options.comm) ? NULL
-                                               : pare_arena_alloc(&k->arena, floats, sizeof(float));
-        if (!data && !pare_comm_rank(t->options.comm)) return PARE_MEMORY;
-        k->own[k->checkpoint.blob_count] = block;
-    }
-    add_blob(k, name, data, floats * sizeof(float));
-    return PARE_OK;
-}
-
-static pare_status add_blobs(pare_checkpointer *k)
-{
-    const pare_weights *w = &k->trainer->weights;
-    k->checkpoint.blob = k->blob;
-    add_blob(k, "state", k->state, sizeof *k->state);
-    PARE_TRY(add_block(k, "weights", w->value));
-    PARE_TRY(add_block(k, "first moments", w->exp_avg));
-    PARE_TRY(add_block(k, "second moments", w->exp_avg_sq));
-    PARE_TRY(add_block(k, "average of weights", w->ema));
-    return add_block(k, "best weights", w->best);
-}
-
-/* What a checkpoint of this training cannot hold. */
-static pare_status check_state(const pare_checkpointer *k)
-{
-    const pare_train_state *s = k->state;
-    const bool good = s->step >= 0 && s->step <= k->trainer->steps && s->reported <= s->step &&
-                      s->reported >= s->step - 1 && s->since_best >= 0 && s->best_step >= 0 &&
-                      s->best_step <= s->step && s->estimated >= 0 && s->estimated <= INT32_MAX &&
-                      isfinite(s->loss_scale) && s->loss_scale >= 1 && s->good >= 0 &&
-                      s->skipped >= 0 && s->skipped <= s->step;
-    if (good) return PARE_OK;
-    return PARE_FAIL(k->trainer->ctx, INPUT,
-                     "%s: is damaged (step %" PRId64 " of %" PRId64 ", best %" PRId64
-                     "); remove it to start again",
-                     path_of(k), s->step, k->trainer->steps, s->best_step);
-}
-
-static pare_status read_checkpoint(pare_checkpointer *k)
-{
-    pare_ctx *ctx = k->trainer->ctx;
-    if (access(path_of(k), F_OK) && errno == ENOENT) return PARE_OK;
-    PARE_TRY(pare_checkpoint_read(ctx, path_of(k), &k->checkpoint));
-    PARE_TRY(check_state(k));
-    k->resumed = k->kept = k->state->step;
-    return PARE_OK;
-}
-
-static pare_status hand_out(const pare_checkpointer *k, int i)
-{
-    const pare_checkpoint_blob *blob = &k->blob[i];
-    if (k->own[i]) return pare_stage_weights_scatter(k->trainer, blob->data, k->own[i]);
-    return pare_comm_broadcast(k->trainer->options.comm, blob->data, blob->bytes, 0);
-}
-
-/* The others need not see the file. */
-static pare_status resume(pare_checkpointer *k)
-{
-    pare_comm *comm = k->trainer->options.comm;
-    if (!pare_comm_rank(comm)) PARE_TRY(read_checkpoint(k));
-    PARE_TRY(pare_comm_broadcast(comm, &k->resumed, sizeof k->resumed, 0));
-    k->kept = k->resumed;
-    for (int i = 0; i < k->checkpoint.blob_count && k->resumed >= 0; i++) PARE_TRY(hand_out(k, i));
-    return PARE_OK;
-}
-
-/* All ranks make the same training. */
-static pare_status compare(const pare_checkpointer *k)
-{
-    for (int i = 0; i < k->checkpoint.fact_count; i++) {
-        const pare_checkpoint_fact *f = &k->checkpoint.fact[i];
-        PARE_TRY(pare_comm_same(k->trainer->options.comm, f->name, f->value, strlen(f->value)));
-    }
-    return PARE_OK;
-}
-
-pare_status pare_checkpointer_open(pare_checkpointer *k, const pare_trainer *trainer,
-                                   pare_train_state *state)
-{
-    *k = (pare_checkpointer){.trainer = trainer, .state = state, .resumed = -1, .kept = -1};
-    pare_arena_init(&k->arena, trainer->ctx);
-    if (!path_of(k) && !trainer->options.comm) return PARE_OK;
-    PARE_TRY(pare_fingerprint_make(&k->arena, trainer, &k->checkpoint));
-    PARE_TRY(compare(k));
-    if (!path_of(k)) return PARE_OK;
-    PARE_TRY(pare_comm_settle(trainer->options.comm, add_blobs(k)));
-    return trainer->options.checkpoint.resume ? resume(k) : PARE_OK;
-}
-
-void pare_checkpointer_free(pare_checkpointer *k)
-{
-    if (k->trainer) pare_arena_free(&k->arena);
-}
-
-pare_status pare_checkpointer_check(pare_ctx *ctx, const pare_distill_checkpoint *c)
-{
-    if (!c->path || c->resume || (access(c->path, F_OK) && errno == ENOENT)) return PARE_OK;
-    return PARE_FAIL(ctx, INPUT,
-                     "%s: is the checkpoint of an earlier run; continue from it with --resume, or "
-                     "choose another place for this run's",
-                     c->path);
-}
-
-/* A write that failed, where training can do without. */
-static pare_status warn(pare_checkpointer *k, pare_status st)
-{
-    pare_ctx *ctx = k->trainer->ctx;
-    char old[64] = "there is none to resume from";
-    if (st != PARE_IO) return st;
-    if (k->kept >= 0) snprintf(old, sizeof old, "that of step %" PRId64 " stays", k->kept);
-    if (!k->failing)
-        pare_log(ctx, PARE_LOG_WARNING,
-                 "%s; training continues without a checkpoint of step %" PRId64 ", %s",
-                 ctx->message, k->state->step, old);
-    pare_ctx_clear(ctx);
-    k->failing = true;
-    return PARE_OK;
-}
-
-/* By pipeline all ranks put together what rank 0 is to write. */
-static pare_status put_together(pare_checkpointer *k)
-{
-    const pare_trainer *t = k->trainer;
-    PARE_TRY(pare_comm_broadcast(t->options.comm, &k->kept, sizeof k->kept, 0));
-    for (int i = 0; i < k->checkpoint.blob_count && k->kept != k->state->step; i++)
-        if (k->own[i]) PARE_TRY(pare_stage_weights_gather(t, k->own[i], k->blob[i].data));
-    return PARE_OK;
-}
-
-pare_status pare_checkpointer_save(pare_checkpointer *k)
-{
-    pare_ctx *ctx = k->trainer->ctx;
-    if (!path_of(k)) return PARE_OK;
-    if (k->trainer->stage) PARE_TRY(put_together(k));
-    if (pare_comm_rank(k->trainer->options.comm) || k->kept == k->state->step) return PARE_OK;
-    pare_device_weights *on_device = k->trainer->weights.on_device;
-    if (on_device) PARE_TRY(pare_device_weights_download(on_device, true));
-    pare_status st = pare_checkpoint_write(ctx, path_of(k), &k->checkpoint);
-    if (st != PARE_OK) return warn(k, st);
-    k->kept = k->state->step;
-    if (k->failing)
-        pare_log(ctx, PARE_LOG_WARNING, "%s: can be written again: checkpoint of step %" PRId64,
-                 path_of(k), k->kept);
-    k->failing = false;
-    return PARE_OK;
-}
-
-/* --- where it is --- */
-
-pare_status pare_distill_checkpoint_file(pare_arena *arena, const char *folder, const char *name,
-                                         const char *const *outputs, int output_count,
-                                         pare_distill_checkpoint *out)
-{
-    const size_t n = strlen(folder);
-    out->path =
-        pare_arena_printf(arena, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
-    if (!out->path) return PARE_MEMORY;
-    for (int i = 0; i < output_count; i++)
-        if (outputs[i] && (!strcmp(outputs[i], out->path) || pare_file_same(outputs[i], out->path)))
-            return PARE_FAIL(arena->ctx, INPUT,
-                             "%s: is the checkpoint, too; choose another name for the output",
-                             outputs[i]);
     return PARE_OK;
 }

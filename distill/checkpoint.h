@@ -14,7 +14,7 @@
 #ifndef PARE_DISTILL_CHECKPOINT_H
 #define PARE_DISTILL_CHECKPOINT_H
 
-#include "runtime/base/ctx.h"
+#include "formats/file.h"
 
 /* What must be equal for a run to continue from a checkpoint: hashes of the models and the data,
    options that reach a weight, kernels, instruction set. The value is for people, too. */
@@ -42,12 +42,28 @@ typedef struct pare_checkpoint {
 PARE_NODISCARD pare_status pare_checkpoint_write(pare_ctx *ctx, const char *path,
                                                  const pare_checkpoint *checkpoint);
 
+/* The same of blobs whose bytes come in pieces, in their order; their data are not read. */
+typedef struct pare_checkpoint_writer pare_checkpoint_writer;
+PARE_NODISCARD pare_status pare_checkpoint_begin(pare_ctx *ctx, pare_checkpoint_writer **out,
+                                                 const char *path,
+                                                 const pare_checkpoint *checkpoint);
+/* The next bytes, of one blob. After a failure, which the end tells, it does nothing. */
+void pare_checkpoint_put(pare_checkpoint_writer *writer, const void *data, size_t bytes);
+/* Frees the writer. status: of the caller's work; a failure becomes the result, and the old file is
+   as it was. */
+PARE_NODISCARD pare_status pare_checkpoint_end(pare_checkpoint_writer *writer, pare_status status);
+
 /* Reads into the blobs' memory once everything has been checked; else none of it is touched.
    PARE_IO: cannot be opened. PARE_INPUT, naming file and difference: no checkpoint, another version
    of the format, cut, damaged, a fact or a blob that is not this run's. */
 PARE_NODISCARD pare_status pare_checkpoint_read(pare_ctx *ctx, const char *path,
                                                 const pare_checkpoint *checkpoint);
-/* The same of a file's content in memory; path: for messages. */
+/* Checks as much and reads nothing: *blobs are the bytes of all of them in the map, which the
+   caller closes. */
+PARE_NODISCARD pare_status pare_checkpoint_open(pare_ctx *ctx, pare_map *map, const uint8_t **blobs,
+                                                const char *path,
+                                                const pare_checkpoint *checkpoint);
+/* pare_checkpoint_read of a file's content in memory; path: for messages. */
 PARE_NODISCARD pare_status pare_checkpoint_parse(pare_ctx *ctx, const char *path, const void *data,
                                                  size_t size, const pare_checkpoint *checkpoint);
 #endif

@@ -11,7 +11,7 @@ typedef struct layout {
     int piece_count;
 } layout;
 
-static int pieces_of(const pare_weight *w)
+int pare_weight_chunks(const pare_weight *w)
 {
     return (int)((w->tensor->count + PARE_TRAIN_CHUNK - 1) / PARE_TRAIN_CHUNK);
 }
@@ -24,7 +24,7 @@ static layout lay_out(const pare_weights *w)
     size_t masks = 0;
     for (int k = 0; k < w->trained; k++) {
         if (w->item[k].zero) masks += (size_t)w->item[k].tensor->count;
-        l.piece_count += pieces_of(&w->item[k]);
+        l.piece_count += pare_weight_chunks(&w->item[k]);
     }
     l.tensors = up(masks);
     l.pieces = l.tensors + up((size_t)w->trained * sizeof(pare_train_tensor));
@@ -114,7 +114,8 @@ static pare_status make(pare_device_weights *t)
     void *seen;
     PARE_TRY(make_blocks(t));
     PARE_TRY(make_tables(t));
-    PARE_TRY(t->device->streams->pin(t->ctx, t->device, &seen, sizeof *t->seen));
+    const size_t sums = (size_t)t->blocks.chunks + 1;
+    PARE_TRY(t->device->streams->pin(t->ctx, t->device, &seen, sums * sizeof *t->seen));
     t->seen = seen;
     return PARE_OK;
 }
@@ -206,13 +207,27 @@ pare_status pare_device_weights_check(pare_device_weights *t, const float *value
 
 /* --- a step --- */
 
-pare_status pare_device_weights_squares(pare_device_weights *t, pare_stream *stream, double *out)
+/* The first so many of the sums. */
+static pare_status see_sums(pare_device_weights *t, pare_stream *stream, size_t count)
 {
     const pare_backend *b = t->device->backend;
     PARE_TRY(t->device->training->squares(t->ctx, stream, &t->blocks));
-    PARE_TRY(b->download(t->ctx, stream, t->seen, t->blocks.sum, sizeof *t->seen));
-    PARE_TRY(b->sync(t->ctx, stream));
+    PARE_TRY(b->download(t->ctx, stream, t->seen, t->blocks.sum, count * sizeof *t->seen));
+    return b->sync(t->ctx, stream);
+}
+
+pare_status pare_device_weights_squares(pare_device_weights *t, pare_stream *stream, double *out)
+{
+    PARE_TRY(see_sums(t, stream, 1));
     *out = *t->seen;
+    return PARE_OK;
+}
+
+pare_status pare_device_weights_chunk_squares(pare_device_weights *t, pare_stream *stream,
+                                              const double **out)
+{
+    PARE_TRY(see_sums(t, stream, (size_t)t->blocks.chunks + 1));
+    *out = t->seen + 1;
     return PARE_OK;
 }
 

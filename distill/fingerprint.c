@@ -36,6 +36,7 @@ static void add_tensor(pare_hash *sum, const pare_tensor *t)
         add_list(sum, t->data, t->count);
     else
         add(sum, t->data, t->bytes);
+    pare_tensor_give_back(t);
 }
 
 static void add_graph(pare_hash *sum, const pare_graph *graph);

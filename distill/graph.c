@@ -284,21 +284,23 @@ static int output_place(const pare_train_graph *g, const char *name)
     return -1;
 }
 
-/* On a device weights are read where they are, and gradients stay. */
-static pare_status make_device(pare_train_graph *g, const pare_weights *weights, float *values)
+/* On a device weights are read where they are, and gradients stay; values: the weights' there. */
+static pare_status make_plan(const pare_train_graph *g, pare_plan **out,
+                             const pare_weights *weights, float *values, pare_plan_options *options)
 {
+    options->threads = 1;
+    options->deterministic = true;
+    if (!weights->on_device) return pare_plan_new(g->ctx, out, g->model, NULL, 0, options);
     pare_placed *placed = pare_alloc(g->ctx, 2 * (size_t)weights->count + 1, sizeof *placed);
-    pare_plan_options options = {.threads = 1,
-                                 .deterministic = true,
-                                 .device = weights->on_device->device,
-                                 .placed = placed};
     if (!placed) return PARE_MEMORY;
+    options->device = weights->on_device->device;
+    options->placed = placed;
     for (int i = 0; i < weights->count; i++)
-        placed[options.placed_count++] =
+        placed[options->placed_count++] =
             (pare_placed){weights->item[i].name, values + weights->item[i].at};
     for (int i = 0; g->learns && i < weights->trained; i++)
-        placed[options.placed_count++] = (pare_placed){g->gradient.gradient[i], NULL};
-    pare_status st = pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options);
+        placed[options->placed_count++] = (pare_placed){g->gradient.gradient[i], NULL};
+    pare_status st = pare_plan_new(g->ctx, out, g->model, NULL, 0, options);
     pare_free(placed);
     return st;
 }
@@ -330,31 +332,38 @@ static pare_status find_ends(pare_train_graph *g, const pare_weights *weights)
 
 pare_status pare_train_graph_plan(pare_train_graph *g, const pare_weights *weights, float *values)
 {
-    const pare_plan_options options = {.threads = 1, .deterministic = true};
-    if (weights->on_device)
-        PARE_TRY(make_device(g, weights, values));
-    else
-        PARE_TRY(pare_plan_new(g->ctx, &g->plan, g->model, NULL, 0, &options));
+    pare_plan_options options = {0};
+    PARE_TRY(make_plan(g, &g->plan, weights, values, &options));
     return find_ends(g, weights);
 }
 
 /* --- stages --- */
 
-static pare_status make_part(const pare_train_graph *g, pare_plan **out,
-                             const pare_stage_split *split, int part, int stages)
+static pare_stage_split split_of(const pare_train_graph *g, const pare_stage_split *split)
 {
     pare_stage_split own = *split;
     own.loss = g->learns ? g->gradient.loss : NULL;
     if (!g->learns) own.gradient = NULL;
-    const pare_plan_options options = {
-        .threads = 1, .deterministic = true, .stage = part, .stages = stages, .split = &own};
-    return pare_plan_new(g->ctx, out, g->model, NULL, 0, &options);
+    return own;
 }
 
-pare_status pare_train_graph_split(pare_train_graph *g, const pare_stage_split *split, int stages)
+static pare_status make_part(const pare_train_graph *g, pare_plan **out,
+                             const pare_weights *weights, float *values, const pare_graph_stage *of,
+                             int part)
+{
+    const pare_stage_split own = split_of(g, of->split);
+    pare_plan_options options = {.stage = part, .stages = of->stages, .split = &own};
+    return make_plan(g, out, weights, values, &options);
+}
+
+pare_status pare_train_graph_split(pare_train_graph *g, const pare_stage_split *split, int stages,
+                                   bool device)
 {
     pare_plan *first;
-    PARE_TRY(make_part(g, &first, split, 0, stages));
+    const pare_stage_split own = split_of(g, split);
+    const pare_plan_options options = {
+        .threads = 1, .deterministic = true, .outline = device, .stages = stages, .split = &own};
+    PARE_TRY(pare_plan_new(g->ctx, &first, g->model, NULL, 0, &options));
     pare_plan_free(first);
     for (int k = 0; k < split->count; k++)
         if (split->stage[k] < 0)
@@ -377,14 +386,15 @@ static pare_status check_gradients(const pare_train_graph *g, const pare_weights
 }
 
 pare_status pare_train_graph_plan_stage(pare_train_graph *g, const pare_weights *weights,
-                                        const pare_stage_split *split, int stage, int stages)
+                                        float *values, const pare_graph_stage *of)
 {
-    const bool two = g->learns && stage < stages - 1;
+    const bool two = g->learns && of->stage < of->stages - 1;
     if (two) {
-        PARE_TRY(make_part(g, &g->before, split, stage, stages));
+        PARE_TRY(make_part(g, &g->before, weights, values, of, of->stage));
         PARE_TRY(find_feeds(g, weights, g->before, &g->feed_before));
     }
-    PARE_TRY(make_part(g, &g->plan, split, two ? 2 * stages - 2 - stage : stage, stages));
+    PARE_TRY(make_part(g, &g->plan, weights, values, of,
+                       two ? 2 * of->stages - 2 - of->stage : of->stage));
     PARE_TRY(find_ends(g, weights));
     return check_gradients(g, weights);
 }

@@ -57,9 +57,10 @@ void pare_teacher_shape(const pare_teacher *teacher, int wanted, pare_shape *out
 /* Makes the plan, and runners for so many threads; device: NULL is the CPU. */
 PARE_NODISCARD pare_status pare_teacher_ready(pare_teacher *teacher, int threads,
                                               pare_device *device);
-/* Makes the plan of one stage of several, on the CPU, and no runner; input[i] is -1 where the stage
-   before sends it. Nothing where no tensor is wanted. */
-PARE_NODISCARD pare_status pare_teacher_ready_stage(pare_teacher *teacher, int stage, int stages);
+/* Makes the plan of one stage of several, and no runner; input[i] is -1 where the stage before
+   sends it. Nothing where no tensor is wanted. */
+PARE_NODISCARD pare_status pare_teacher_ready_stage(pare_teacher *teacher, int stage, int stages,
+                                                    pare_device *device);
 
 /* Runs a slice on the calling thread, which is this worker of those that load microbatches.
    input[i]: rows of the student's input i; output[k] gets wanted tensor k, dense. A failure is
@@ -185,15 +186,22 @@ PARE_NODISCARD pare_status pare_train_graph_new(pare_ctx *ctx, pare_train_graph 
    block there. */
 PARE_NODISCARD pare_status pare_train_graph_plan(pare_train_graph *graph,
                                                  const pare_weights *weights, float *values);
-/* Its plans where it is cut into stages, on the CPU; split: of pare_train_graph_split. */
+/* One stage of it: which of how many, and how they are cut, as pare_train_graph_split leaves it. */
+typedef struct pare_graph_stage {
+    int stage, stages;
+    const pare_stage_split *split;
+} pare_graph_stage;
+/* Its plans where it is cut into stages; weights and values: as of pare_train_graph_plan, of this
+   stage's weights. */
 PARE_NODISCARD pare_status pare_train_graph_plan_stage(pare_train_graph *graph,
-                                                       const pare_weights *weights,
-                                                       const pare_stage_split *split, int stage,
-                                                       int stages);
-/* Cuts a graph that learns: the stage of each weight becomes split->stage, whose weights and
-   gradients are those of the graph. PARE_UNSUPPORTED, PARE_INPUT: as of pare_plan_options.split. */
+                                                       const pare_weights *weights, float *values,
+                                                       const pare_graph_stage *of);
+/* Cuts a graph that learns, for a GPU or for CPUs: the stage of each weight becomes split->stage,
+   whose weights and gradients are those of the graph. PARE_UNSUPPORTED, PARE_INPUT: as of
+   pare_plan_options.split. */
 PARE_NODISCARD pare_status pare_train_graph_split(pare_train_graph *graph,
-                                                  const pare_stage_split *split, int stages);
+                                                  const pare_stage_split *split, int stages,
+                                                  bool device);
 void pare_train_graph_free(pare_train_graph *graph);
 
 #endif

@@ -363,16 +363,30 @@ static pare_status store(const loop *l, pare_model *student, const float *best)
     return PARE_OK;
 }
 
-/* By pipeline rank 0 puts them together. */
-static pare_status store_stages(const loop *l, pare_model *student)
+/* The tensors of a student that rank 0 makes. */
+typedef struct packing {
+    const pare_weights *weights;
+    pare_model *student;
+    pare_tensor **tensors;
+} packing;
+
+static pare_status pack_weight(void *user, int weight, const float *x)
 {
-    const pare_trainer *t = &l->t;
-    const bool leads = !pare_comm_rank(t->options.comm);
-    float *best = pare_alloc(t->ctx, leads ? t->stage->all.floats : 1, sizeof *best);
-    pare_status st = pare_comm_settle(t->options.comm, best ? PARE_OK : PARE_MEMORY);
-    if (st == PARE_OK) st = pare_stage_weights_gather(t, t->weights.best, best);
-    if (st == PARE_OK && leads) st = store(l, student, best);
-    pare_free(best);
+    const packing *p = user;
+    return pare_weights_pack_one(&p->weights->item[weight], p->student, x, &p->tensors[weight]);
+}
+
+/* By pipeline rank 0 gets them one by one, when no rank holds more than its best weights. */
+static pare_status store_stages(loop *l, pare_model *student)
+{
+    pare_trainer *t = &l->t;
+    packing p = {.weights = &t->stage->all, .student = student};
+    pare_status st = pare_weights_pack_list(p.weights, student, &p.tensors);
+    PARE_TRY(pare_comm_settle(t->options.comm, st));
+    pare_trainer_end_steps(t);
+    st = pare_stage_weights_gather(t, t->weights.best, pack_weight, &p);
+    if (st == PARE_OK && !pare_comm_rank(t->options.comm))
+        pare_weights_store(p.weights, student, p.tensors);
     return pare_comm_settle(t->options.comm, st);
 }
 

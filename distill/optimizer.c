@@ -148,10 +148,22 @@ static pare_status square_sum_all(const pare_trainer *t, double *out)
     return st;
 }
 
+/* The same on devices, in their order. */
+static pare_status square_sum_there(const pare_trainer *t, double *out)
+{
+    const double *own = NULL;
+    const pare_status st =
+        pare_device_weights_chunk_squares(t->weights.on_device, stream_of(t), &own);
+    PARE_TRY(pare_comm_settle(t->options.comm, st));
+    return pare_stage_weights_sum_chunks(t, own, out);
+}
+
 pare_status pare_update_norm(pare_trainer *t, double scale, double *out)
 {
     double sum;
-    if (t->weights.on_device)
+    if (t->stage && t->weights.on_device)
+        PARE_TRY(square_sum_there(t, &sum));
+    else if (t->weights.on_device)
         PARE_TRY(pare_device_weights_squares(t->weights.on_device, stream_of(t), &sum));
     else if (t->stage)
         PARE_TRY(square_sum_all(t, &sum));

@@ -3,6 +3,7 @@
    at once (the norm of gradients, a checkpoint, the result) is put together here, in the order and
    at the places that one process has. */
 #include "distill/trainer.h"
+#include "runtime/base/room.h"
 
 #include <string.h>
 
@@ -80,7 +81,8 @@ pare_status pare_stage_weights_open(pare_trainer *t)
     t->stage = s;
     PARE_TRY(open_lists(s, t));
     const pare_stage_split split = pare_stage_weights_split(s);
-    PARE_TRY(pare_train_graph_split(&t->learn, &split, pare_comm_size(t->options.comm)));
+    PARE_TRY(pare_train_graph_split(&t->learn, &split, pare_comm_size(t->options.comm),
+                                    t->options.device != NULL));
     return keep_own(s, t);
 }
 
@@ -103,45 +105,82 @@ const pare_weights *pare_trainer_all_weights(const pare_trainer *t)
 
 /* --- blocks --- */
 
-pare_status pare_stage_weights_gather(const pare_trainer *t, const float *own, float *all)
+pare_status pare_stage_weights_gather(const pare_trainer *t, const float *own, pare_weight_fn take,
+                                      void *user)
 {
     const pare_stage_weights *s = t->stage;
     pare_comm *comm = t->options.comm;
-    const int rank = pare_comm_rank(comm);
+    pare_status taken = PARE_OK;
     for (int k = 0; k < s->all.count; k++) {
-        const pare_weight *item = &s->all.item[k];
-        const size_t bytes = (size_t)item->tensor->count * sizeof *own;
-        float *x = rank ? s->passing : all + item->at;
-        if (s->own[k] >= 0) memcpy(x, own + t->weights.item[s->own[k]].at, bytes);
-        PARE_TRY(pare_comm_broadcast(comm, x, bytes, s->stage[k]));
+        const size_t bytes = (size_t)s->all.item[k].tensor->count * sizeof *own;
+        if (s->own[k] >= 0) memcpy(s->passing, own + t->weights.item[s->own[k]].at, bytes);
+        PARE_TRY(pare_comm_broadcast(comm, s->passing, bytes, s->stage[k]));
+        if (!pare_comm_rank(comm) && taken == PARE_OK) taken = take(user, k, s->passing);
     }
-    return PARE_OK;
+    return taken;
 }
 
-pare_status pare_stage_weights_scatter(const pare_trainer *t, const float *all, float *own)
+pare_status pare_stage_weights_scatter(const pare_trainer *t, const void *all, float *own)
 {
     const pare_stage_weights *s = t->stage;
     pare_comm *comm = t->options.comm;
     for (int k = 0; k < s->all.count; k++) {
         const pare_weight *item = &s->all.item[k];
         const size_t bytes = (size_t)item->tensor->count * sizeof *own;
-        if (!pare_comm_rank(comm)) memcpy(s->passing, all + item->at, bytes);
+        if (!pare_comm_rank(comm)) {
+            const char *from = (const char *)all + item->at * sizeof *own;
+            memcpy(s->passing, from, bytes);
+            pare_memory_give_back(from, bytes);
+        }
         PARE_TRY(pare_comm_broadcast(comm, s->passing, bytes, 0));
         if (s->own[k] >= 0) memcpy(own + t->weights.item[s->own[k]].at, s->passing, bytes);
     }
     return PARE_OK;
 }
 
-pare_status pare_stage_weights_sum(const pare_trainer *t, const double *own, double *out)
+/* Numbers of all weights, some for each, of which a rank has those of its own. */
+static pare_status join(const pare_trainer *t, const double *own,
+                        int (*count_of)(const pare_weight *), double **out, int *count)
 {
     const pare_stage_weights *s = t->stage;
-    double *all = pare_alloc(t->ctx, (size_t)s->all.count + 1, sizeof *all);
-    pare_status st = pare_comm_settle(t->options.comm, all ? PARE_OK : PARE_MEMORY);
-    for (int k = 0; st == PARE_OK && k < s->all.count; k++)
-        if (s->own[k] >= 0) all[k] = own[s->own[k]];
-    if (st == PARE_OK) st = pare_ranks_join(t->options.comm, all, s->all.count);
+    int all = 0;
+    for (int k = 0; k < s->all.count; k++) all += count_of(&s->all.item[k]);
+    *out = pare_alloc(t->ctx, (size_t)all + 1, sizeof **out);
+    PARE_TRY(pare_comm_settle(t->options.comm, *out ? PARE_OK : PARE_MEMORY));
+    double *to = *out;
+    for (int k = 0; k < s->all.count; k++) {
+        const int each = count_of(&s->all.item[k]);
+        if (s->own[k] >= 0) memcpy(to, own, (size_t)each * sizeof *to);
+        if (s->own[k] >= 0) own += each;
+        to += each;
+    }
+    *count = all;
+    return pare_ranks_join(t->options.comm, *out, all);
+}
+
+static int one(const pare_weight *item)
+{
+    (void)item;
+    return 1;
+}
+
+pare_status pare_stage_weights_sum(const pare_trainer *t, const double *own, double *out)
+{
+    double *all = NULL;
+    int count = 0;
+    const pare_status st = join(t, own, one, &all, &count);
     *out = 0;
-    for (int k = 0; st == PARE_OK && k < s->all.count; k++) *out += all[k];
+    for (int k = 0; k < count; k++) *out += all[k];
+    pare_free(all);
+    return st;
+}
+
+pare_status pare_stage_weights_sum_chunks(const pare_trainer *t, const double *own, double *out)
+{
+    double *all = NULL;
+    int count = 0;
+    const pare_status st = join(t, own, pare_weight_chunks, &all, &count);
+    if (st == PARE_OK) *out = pare_train_chunks_sum(all, count);
     pare_free(all);
     return st;
 }

@@ -132,13 +132,17 @@ pare_status pare_teacher_ready(pare_teacher *t, int threads, pare_device *device
                              &(pare_replicas_options){.threads = threads});
 }
 
-pare_status pare_teacher_ready_stage(pare_teacher *t, int stage, int stages)
+pare_status pare_teacher_ready_stage(pare_teacher *t, int stage, int stages, pare_device *device)
 {
     if (!t->wanted_count) return PARE_OK;
     PARE_TRY(set_outputs(t));
     const pare_stage_split split = {0};
-    const pare_plan_options options = {
-        .threads = 1, .deterministic = true, .stage = stage, .stages = stages, .split = &split};
+    const pare_plan_options options = {.threads = 1,
+                                       .deterministic = true,
+                                       .device = device,
+                                       .stage = stage,
+                                       .stages = stages,
+                                       .split = &split};
     PARE_TRY(pare_plan_new(t->ctx, &t->plan, t->model, NULL, 0, &options));
     return find_places(t);
 }

@@ -313,9 +313,6 @@ static pare_status check_pipeline(const pare_trainer *t)
     if (pare_comm_size(t->options.comm) > PARE_MOST_STAGES)
         return PARE_FAIL(t->ctx, UNSUPPORTED, "%s: %d stages, more than %d", t->student->path,
                          pare_comm_size(t->options.comm), PARE_MOST_STAGES);
-    if (t->options.device)
-        return PARE_FAIL(t->ctx, UNSUPPORTED,
-                         "training by pipeline is on the CPU; expected no GPU");
     if (t->options.event_tensors)
         return PARE_FAIL(t->ctx, UNSUPPORTED,
                          "by pipeline no process has all tensors that a histogram is made of");
@@ -353,12 +350,13 @@ static pare_status make_graphs(pare_trainer *t)
     return pare_trainer_is_pipeline(t) ? make_stages(t) : PARE_OK;
 }
 
-/* What lasts as long as the training does, where it runs: runners, and what plans hold. */
-static size_t running_bytes(const pare_trainer *t)
+/* What lasts as long as the training does, where it runs: runners, and what plans hold. *here: of
+   the host in any case. */
+static size_t running_bytes(const pare_trainer *t, size_t *here)
 {
     const pare_microbatches *const of[] = {&t->learning, &t->checking};
     size_t bytes = 0;
-    if (t->pipeline) return pare_train_pipeline_bytes(t->pipeline);
+    if (t->pipeline) return pare_train_pipeline_bytes(t->pipeline, here);
     for (int i = 0; i < 2; i++) {
         const pare_plan *plan = of[i]->graph->plan;
         bytes += (size_t)pare_replicas_count(of[i]->pool) * pare_plan_activation_bytes(plan);
@@ -378,20 +376,34 @@ static void report_memory(const pare_trainer *t)
         4 + (w->exp_avg_sq != NULL) + (w->ema != NULL) + (w->waiting ? w->levels : 0);
     size_t here = (size_t)blocks * w->floats * sizeof(float), there = 0;
     if (t->stream) here += pare_loader_bytes(t->stream);
+    const size_t running = running_bytes(t, &here);
     if (t->options.device)
-        there = running_bytes(t) + w->on_device->bytes + t->sums.room;
+        there = running + w->on_device->bytes + t->sums.room;
     else
-        here += running_bytes(t);
+        here += running;
     t->options.planned(t->options.planned_user, here, there);
+}
+
+/* The blocks that graphs read on a device. */
+static float *trained_there(const pare_weights *w)
+{
+    return w->on_device ? w->on_device->blocks.value : NULL;
+}
+
+static float *checked_there(const pare_weights *w)
+{
+    return w->on_device ? w->on_device->check : NULL;
 }
 
 static pare_status plan_stages(pare_trainer *t)
 {
     const pare_stage_split split = pare_stage_weights_split(t->stage);
-    const int stage = pare_comm_rank(t->options.comm), stages = pare_comm_size(t->options.comm);
-    PARE_TRY(pare_train_graph_plan_stage(&t->learn, &t->weights, &split, stage, stages));
-    PARE_TRY(pare_train_graph_plan_stage(&t->check, &t->weights, &split, stage, stages));
-    return pare_teacher_ready_stage(&t->teacher, stage, stages);
+    const pare_weights *w = &t->weights;
+    const pare_graph_stage of = {pare_comm_rank(t->options.comm), pare_comm_size(t->options.comm),
+                                 &split};
+    PARE_TRY(pare_train_graph_plan_stage(&t->learn, w, trained_there(w), &of));
+    PARE_TRY(pare_train_graph_plan_stage(&t->check, w, checked_there(w), &of));
+    return pare_teacher_ready_stage(&t->teacher, of.stage, of.stages, t->options.device);
 }
 
 static pare_status make_plans(pare_trainer *t)
@@ -403,10 +415,9 @@ static pare_status make_plans(pare_trainer *t)
     w->batches = t->options.accumulate;
     PARE_TRY(pare_weights_open(w, &t->options));
     if (t->stage) return plan_stages(t);
-    float *trained = w->on_device ? w->on_device->blocks.value : NULL;
-    PARE_TRY(pare_train_graph_plan(&t->learn, w, trained));
-    if (t->late.model) PARE_TRY(pare_train_graph_plan(&t->late, w, trained));
-    return pare_train_graph_plan(&t->check, w, w->on_device ? w->on_device->check : NULL);
+    PARE_TRY(pare_train_graph_plan(&t->learn, w, trained_there(w)));
+    if (t->late.model) PARE_TRY(pare_train_graph_plan(&t->late, w, trained_there(w)));
+    return pare_train_graph_plan(&t->check, w, checked_there(w));
 }
 
 static pare_status make_microbatches(pare_trainer *t)
@@ -462,20 +473,28 @@ pare_status pare_trainer_begin_step(pare_trainer *t, int64_t step)
     return t->late.plan && !begun && step >= (t->steps + 1) / 2 ? freeze_norms(t) : PARE_OK;
 }
 
-void pare_trainer_free(pare_trainer *t)
+void pare_trainer_end_steps(pare_trainer *t)
 {
     pare_loader_close(t->stream);
+    t->stream = NULL;
     pare_augmented_free(&t->augmented);
     pare_train_pipeline_free(t->pipeline);
-    pare_stage_weights_free(t->stage);
+    t->pipeline = NULL;
     pare_microbatches_free(&t->checking);
     pare_microbatches_free(&t->learning);
     pare_rank_sums_close(&t->sums);
     pare_train_graph_free(&t->check);
     pare_train_graph_free(&t->learn);
     pare_train_graph_free(&t->late);
-    pare_weights_free(&t->weights);
+    pare_weights_keep_best(&t->weights);
     pare_teacher_free(&t->teacher);
+}
+
+void pare_trainer_free(pare_trainer *t)
+{
+    pare_trainer_end_steps(t);
+    pare_stage_weights_free(t->stage);
+    pare_weights_free(&t->weights);
     pare_free(t->held_sample);
     pare_free(t->sample);
 }

@@ -166,15 +166,21 @@ void pare_stage_weights_free(pare_stage_weights *weights);
 pare_stage_split pare_stage_weights_split(const pare_stage_weights *weights);
 /* All weights, whoever has them. */
 const pare_weights *pare_trainer_all_weights(const pare_trainer *trainer);
-/* Rank 0's block of all weights becomes what the ranks' own blocks hold; the others' `all` is not
-   read. And back. All ranks call them. */
+/* Every rank's part of a block of all weights comes to rank 0: x, all of one weight, valid during
+   the call, in the order of all. A failure of `take` is told once all ranks have sent all. */
+typedef pare_status (*pare_weight_fn)(void *user, int weight, const float *x);
 PARE_NODISCARD pare_status pare_stage_weights_gather(const pare_trainer *trainer, const float *own,
-                                                     float *all);
-PARE_NODISCARD pare_status pare_stage_weights_scatter(const pare_trainer *trainer, const float *all,
+                                                     pare_weight_fn take, void *user);
+/* And back: all, in rank 0 alone, is the bytes of such a block in a map of a file, whose pages are
+   given back. All ranks call both. */
+PARE_NODISCARD pare_status pare_stage_weights_scatter(const pare_trainer *trainer, const void *all,
                                                       float *own);
 /* The sum over all weights of a number for each of this rank's, in the order of all. */
 PARE_NODISCARD pare_status pare_stage_weights_sum(const pare_trainer *trainer, const double *own,
                                                   double *out);
+/* The same of a number for each chunk of this rank's weights, as a device adds them up. */
+PARE_NODISCARD pare_status pare_stage_weights_sum_chunks(const pare_trainer *trainer,
+                                                         const double *own, double *out);
 
 /* pipeline.c: batches. All ranks call each of these, and read the same samples. */
 typedef struct pare_train_pipeline pare_train_pipeline;
@@ -184,8 +190,8 @@ PARE_NODISCARD pare_status pare_train_pipeline_open(pare_trainer *trainer);
 /* All ranks call it, once they have settled: it waits for its neighbours. */
 void pare_train_pipeline_free(pare_train_pipeline *pipeline);
 const pare_pipeline_plan *pare_train_pipeline_planned(const pare_train_pipeline *pipeline);
-/* Of this rank: activations and messages. */
-size_t pare_train_pipeline_bytes(const pare_train_pipeline *pipeline);
+/* Of this rank: activations, where it computes; messages, the host's, are added to *messages. */
+size_t pare_train_pipeline_bytes(const pare_train_pipeline *pipeline, size_t *messages);
 /* As pare_microbatches_learn. */
 PARE_NODISCARD pare_status pare_train_pipeline_learn(pare_train_pipeline *pipeline,
                                                      const pare_loader_batch *batch,
@@ -217,7 +223,8 @@ struct pare_trainer {
     pare_train_graph learn, check; /* with gradients; the loss alone */
     pare_train_graph late; /* with gradients and frozen statistics, of PARE_BATCHNORM_HALF; without
                               a plan where there is nothing to freeze */
-    pare_microbatches learning, checking; /* not by pipeline */
+    pare_microbatches learning, checking; /* by pipeline: a pool of the runner that makes this
+                                             rank's gradients, for their sums; and none */
     pare_stage_weights *stage;            /* by pipeline; else NULL */
     pare_train_pipeline *pipeline;
     pare_optimizer optimizer;
@@ -239,6 +246,9 @@ PARE_NODISCARD pare_status pare_trainer_start(pare_trainer *trainer, int64_t ste
 /* To be called before every step, whose number is the steps done so far: after half of them the
    statistics of PARE_BATCHNORM_HALF freeze. On failure the trainer can only be freed. */
 PARE_NODISCARD pare_status pare_trainer_begin_step(pare_trainer *trainer, int64_t step);
+/* Frees what only steps need: all but the samples' numbers and the best weights. By pipeline all
+   ranks call it, once they have settled. */
+void pare_trainer_end_steps(pare_trainer *trainer);
 void pare_trainer_free(pare_trainer *trainer);
 
 /* How well these weights do on the held-out samples. */
@@ -301,7 +311,8 @@ typedef struct pare_checkpointer {
     float *own[6];   /* by pipeline: of a blob of weights, this rank's block; else NULL */
     int64_t resumed; /* the step it continued from; -1: from the beginning */
     int64_t kept;    /* step of the checkpoint in the file; -1: none */
-    bool failing;    /* the last write failed */
+    pare_checkpoint_writer *writer; /* by pipeline, in rank 0, while it writes */
+    bool failing;                   /* the last write failed */
 } pare_checkpointer;
 
 /* For a trainer that is open, and its state. Asked to resume, it reads the checkpoint, if there is

@@ -193,8 +193,7 @@ typedef struct pare_distill_options {
                             microbatches of a batch (8 where that divides the batch) into powers of
                             two, */
     bool pipeline;       /* or each has a stage of both models, of any number. Then rank 0 alone
-                            has the result. On the CPU, without batch statistics and event_tensors.
-                          */
+                            has the result. Without batch statistics and event_tensors. */
 
     const int64_t *samples; /* indices into the data; NULL: all */
     int64_t sample_count;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ALIGN = 16, OPSET = 21, NAMED = 3 }; /* ALIGN: floats; NAMED: of a list in a message */
+enum { OPSET = 21, NAMED = 3 }; /* NAMED: of a list in a message */
 
 /* --- finding --- */
 
@@ -204,17 +204,29 @@ void pare_weights_hold(const pare_weight *weight, float *value)
         value[i] = pare_train_hold(value[i], start[i]);
 }
 
+static void free_block(float **block)
+{
+    pare_free(*block);
+    *block = NULL;
+}
+
+void pare_weights_keep_best(pare_weights *w)
+{
+    pare_device_weights_free(w->on_device);
+    w->on_device = NULL;
+    free_block(&w->value);
+    free_block(&w->gradient);
+    free_block(&w->waiting);
+    free_block(&w->exp_avg);
+    free_block(&w->exp_avg_sq);
+    free_block(&w->ema);
+}
+
 void pare_weights_free(pare_weights *w)
 {
+    pare_weights_keep_best(w);
     for (int i = 0; i < w->count; i++) pare_free(w->item[i].zero);
-    pare_device_weights_free(w->on_device);
     pare_free(w->item);
-    pare_free(w->value);
-    pare_free(w->gradient);
-    pare_free(w->waiting);
-    pare_free(w->exp_avg);
-    pare_free(w->exp_avg_sq);
-    pare_free(w->ema);
     pare_free(w->best);
     *w = (pare_weights){0};
 }
@@ -247,6 +259,7 @@ static int64_t count_zeros(const pare_tensor *t)
 {
     int64_t zeros = 0;
     for (int64_t i = 0; i < t->count; i++) zeros += number_at(t, i) == 0;
+    pare_tensor_give_back(t);
     return zeros;
 }
 
@@ -293,7 +306,7 @@ void pare_weights_lay_out(pare_weights *w)
     w->floats = 0;
     for (int i = 0; i < w->count; i++) {
         w->item[i].at = w->floats;
-        w->floats += pare_align_up((size_t)w->item[i].tensor->count, ALIGN);
+        w->floats += pare_align_up((size_t)w->item[i].tensor->count, PARE_WEIGHT_ALIGN);
     }
 }
 
@@ -314,6 +327,7 @@ pare_status pare_weights_open(pare_weights *w, const pare_distill_options *optio
     for (int i = 0; i < w->count; i++) {
         const pare_weight *item = &w->item[i];
         memcpy(w->value + item->at, item->tensor->data, item->tensor->bytes);
+        pare_tensor_give_back(item->tensor);
     }
     if (w->ema) memcpy(w->ema, w->value, w->floats * sizeof *w->value);
     return options->device ? pare_device_weights_open(w->ctx, &w->on_device, options->device, w)
@@ -353,21 +367,30 @@ static pare_status make_room(const pare_weights *w, pare_model *student)
     return st;
 }
 
+pare_status pare_weights_pack_list(const pare_weights *w, pare_model *student, pare_tensor ***out)
+{
+    PARE_TRY(make_room(w, student));
+    *out = pare_arena_alloc(&student->arena, (size_t)w->count + 1, sizeof **out);
+    return *out ? PARE_OK : PARE_MEMORY;
+}
+
+pare_status pare_weights_pack_one(const pare_weight *item, pare_model *student, const float *x,
+                                  pare_tensor **out)
+{
+    pare_tensor *t = pare_arena_memdup(&student->arena, item->tensor, sizeof *t);
+    if (!t) return PARE_MEMORY;
+    if (item->copied) t->name = item->name;
+    t->data = pare_arena_memdup(&student->arena, x, item->tensor->bytes);
+    *out = t;
+    return t->data ? PARE_OK : PARE_MEMORY;
+}
+
 pare_status pare_weights_pack(const pare_weights *w, pare_model *student, const float *from,
                               pare_tensor ***out)
 {
-    PARE_TRY(make_room(w, student));
-    pare_tensor **list = pare_arena_alloc(&student->arena, (size_t)w->count + 1, sizeof *list);
-    if (!list) return PARE_MEMORY;
-    for (int i = 0; i < w->count; i++) {
-        const pare_weight *item = &w->item[i];
-        list[i] = pare_arena_memdup(&student->arena, item->tensor, sizeof *list[i]);
-        if (!list[i]) return PARE_MEMORY;
-        if (item->copied) list[i]->name = item->name;
-        list[i]->data = pare_arena_memdup(&student->arena, from + item->at, item->tensor->bytes);
-        if (!list[i]->data) return PARE_MEMORY;
-    }
-    *out = list;
+    PARE_TRY(pare_weights_pack_list(w, student, out));
+    for (int i = 0; i < w->count; i++)
+        PARE_TRY(pare_weights_pack_one(&w->item[i], student, from + w->item[i].at, &(*out)[i]));
     return PARE_OK;
 }
 

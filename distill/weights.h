@@ -7,6 +7,8 @@
 #include "distill/training.h"
 #include "runtime/device/training.h"
 
+enum { PARE_WEIGHT_ALIGN = 16 }; /* floats: where a tensor may begin in a block */
+
 typedef struct pare_weight {
     const char *name;          /* of the tensor in the student's graph */
     const pare_tensor *tensor; /* of its file */
@@ -77,10 +79,18 @@ bool pare_weight_is_sparse(const pare_weight *weight, double from);
 PARE_NODISCARD pare_status pare_weights_keep_sparsity(pare_weights *weights, double from,
                                                       const char *path);
 
+/* Frees all blocks but the best. */
+void pare_weights_keep_best(pare_weights *weights);
+
 /* New tensors with the contents of a block, and putting them into the student, which cannot fail:
    a student is changed whole or not at all. The student must be the one they were found in. */
 PARE_NODISCARD pare_status pare_weights_pack(const pare_weights *weights, pare_model *student,
                                              const float *block, pare_tensor ***out);
+/* The same one by one: an empty list, then the tensor of each weight, from its floats. */
+PARE_NODISCARD pare_status pare_weights_pack_list(const pare_weights *weights, pare_model *student,
+                                                  pare_tensor ***out);
+PARE_NODISCARD pare_status pare_weights_pack_one(const pare_weight *weight, pare_model *student,
+                                                 const float *x, pare_tensor **out);
 void pare_weights_store(const pare_weights *weights, pare_model *student, pare_tensor **tensors);
 
 /* Vectors that Identity nodes hand on become initializers of their own, in place: exporters write
@@ -101,7 +111,7 @@ typedef struct pare_device_weights {
     size_t bytes;   /* of the device's memory */
     float *floats;  /* all blocks */
     void *tables;   /* masks, tensors, pieces, room for sums */
-    double *seen;   /* host's copy of a sum */
+    double *seen;   /* (chunks + 1) host's copy of blocks.sum */
     float *check;   /* what held-out samples are run with */
     pare_train_blocks blocks;
     bool sent; /* the device's weights are the ones that count */
@@ -129,6 +139,12 @@ PARE_NODISCARD pare_status pare_device_weights_check(pare_device_weights *on_dev
 /* After what is in the stream: the gradients' sum of squares, as pare_training_table.squares. */
 PARE_NODISCARD pare_status pare_device_weights_squares(pare_device_weights *on_device,
                                                        pare_stream *stream, double *out);
+/* The same of each chunk: (chunks), the caller's until the next call. */
+PARE_NODISCARD pare_status pare_device_weights_chunk_squares(pare_device_weights *on_device,
+                                                             pare_stream *stream,
+                                                             const double **out);
+/* Chunks of a weight. */
+int pare_weight_chunks(const pare_weight *weight);
 /* One step, complete on return. */
 PARE_NODISCARD pare_status pare_device_weights_step(pare_device_weights *on_device,
                                                     pare_stream *stream,

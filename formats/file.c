@@ -327,6 +327,18 @@ pare_status pare_output_write(pare_output *output, const void *data, size_t byte
     return PARE_OK;
 }
 
+pare_status pare_output_overwrite(pare_output *output, const void *data, size_t bytes)
+{
+    for (size_t at = 0; at < bytes;) {
+        PARE_TRY(pare_ctx_poll(output->ctx));
+        ssize_t n = pwrite(output->fd, (const char *)data + at, bytes - at, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return output_fails(output, errno);
+        at += (size_t)n;
+    }
+    return PARE_OK;
+}
+
 int pare_output_fd(pare_output *output) { return output->fd; }
 
 /* The rename itself must survive a power cut, too; a folder that cannot be flushed is no failure.

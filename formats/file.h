@@ -30,6 +30,9 @@ typedef struct pare_output pare_output;
 PARE_NODISCARD pare_status pare_output_open(pare_ctx *ctx, pare_output **out, const char *path);
 /* Append; PARE_IO names the file and the reason (no space, no permission). */
 PARE_NODISCARD pare_status pare_output_write(pare_output *output, const void *data, size_t bytes);
+/* Writes over the first bytes of what was written, which are at least as many. */
+PARE_NODISCARD pare_status pare_output_overwrite(pare_output *output, const void *data,
+                                                 size_t bytes);
 int pare_output_fd(pare_output *output);
 /* Brings what was written to the disk: for those who commit several files after each other. */
 PARE_NODISCARD pare_status pare_output_flush(pare_output *output);

@@ -103,7 +103,21 @@ typedef struct pare_train_chunk {
     int count, tensor;
 } pare_train_chunk;
 
-enum { PARE_TRAIN_CHUNK = 4096 }; /* most elements of a chunk */
+enum {
+    PARE_TRAIN_CHUNK = 4096, /* most elements of a chunk */
+    PARE_TRAIN_LANES = 256   /* in which sums over chunks are made */
+};
+
+/* The sum over numbers of all chunks as `squares` makes it: a lane adds up every 256th, then halves
+   of the lanes are added until one is left. */
+static inline double pare_train_chunks_sum(const double *x, int count)
+{
+    double lane[PARE_TRAIN_LANES] = {0};
+    for (int i = 0; i < count; i++) lane[i % PARE_TRAIN_LANES] += x[i];
+    for (int apart = PARE_TRAIN_LANES / 2; apart; apart /= 2)
+        for (int k = 0; k < apart; k++) lane[k] += lane[k + apart];
+    return lane[0];
+}
 
 typedef struct pare_train_blocks {
     float *value, *gradient, *exp_avg;
@@ -114,8 +128,8 @@ typedef struct pare_train_blocks {
     const uint8_t *zero;     /* masks; NULL: none */
     const pare_train_tensor *tensor;
     const pare_train_chunk *chunk; /* (chunks): in order, every element once */
-    int chunks;
-    double *sum; /* (chunks + 1): room; the result first */
+    int chunks;                    /* 0: there are no weights */
+    double *sum;                   /* (chunks + 1): room; the result first */
 } pare_train_blocks;
 
 struct pare_training_table {
@@ -124,8 +138,8 @@ struct pare_training_table {
        gradients is. The result waits, or is the block of gradients. */
     pare_status (*gather)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
                           const float *const *from, pare_tree_term term);
-    /* Clears gradients of elements that stay 0, scales those of learned scales; sum[0] becomes the
-       sum of all squares. */
+    /* Clears gradients of elements that stay 0, scales those of learned scales; sum[1 + i] becomes
+       the sum of the squares in chunk i, sum[0] that of all of them by pare_train_chunks_sum. */
     pare_status (*squares)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks);
     /* One step; where there is an ema, ema += part (value - ema) after it. */
     pare_status (*step)(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,

@@ -195,7 +195,7 @@ void *pare_runner_input_there(const pare_runner *r, int i)
     const pare_plan *p = r->plan;
     const int root = p->input_place[i].root;
     if (!r->device || r->device->raw[i].memory || p->root[root].there) return NULL;
-    for (int k = 0; k < p->output_count; k++)
+    for (int k = 0; k < p->output_count && !pare_plan_input_stays(p, i); k++)
         if (p->output_place[k].root == root) return NULL;
     return pare_runner_device_address(r, &p->root[root]);
 }
@@ -203,6 +203,17 @@ void *pare_runner_input_there(const pare_runner *r, int i)
 const void *pare_runner_output_there(const pare_runner *r, int i)
 {
     return r->device && !r->plan->dynamic ? r->device->output[i].data : NULL;
+}
+
+const void *pare_runner_find_there(const pare_runner *r, const char *name)
+{
+    const pare_plan *p = r->plan;
+    int root = -1;
+    for (int i = 0; i < p->input_count; i++)
+        if (!strcmp(p->input[i]->name, name)) root = p->input_place[i].root;
+    for (int i = 0; i < p->output_count; i++)
+        if (!strcmp(p->model->graph->out.item[i]->name, name)) root = p->output_place[i].root;
+    return r->device && root >= 0 ? pare_runner_device_address(r, &p->root[root]) : NULL;
 }
 
 void pare_runner_leave_input(pare_runner *r, int i, bool leave)
@@ -431,7 +442,8 @@ static pare_status inputs_upload(pare_runner *r)
     for (int i = 0; i < p->input_count; i++) {
         size_t bytes = pare_view_bytes(&p->input_place[i].view);
         const pare_storage *root = &p->root[p->input_place[i].root];
-        if (!bytes || root->there || r->device->input_left[i]) continue;
+        if (!bytes || root->there || r->device->input_left[i] || pare_plan_input_stays(p, i))
+            continue;
         PARE_TRY(copy_begin(r, PARE_LANE_IN, p->input[i], bytes));
         PARE_TRY(input_upload(r, i, pare_runner_device_address(r, root), bytes));
         PARE_TRY(copy_end(r));

@@ -85,7 +85,9 @@ typedef struct pare_plan_options {
                                       Inputs are what the part before sends, then what an earlier
                                       part of the same stage was sent or made, then the graph's own;
                                       outputs what the next part is sent, what a later part of the
-                                      same stage reads, and the graph's own. */
+                                      same stage reads, and the graph's own. On a device what stays
+                                      in its stage is neither brought up nor down: the caller copies
+                                      it, from pare_runner_find_there to pare_runner_input_there. */
     /* With tune: called with the seconds that each kernel of a node took; the cache is not asked
        then, so that every node with a choice is timed. Or NULL. */
     void (*timed)(void *user, const pare_node *node, const pare_kernel *kernel, double seconds);
@@ -160,6 +162,9 @@ bool pare_runner_is_recorded(const pare_runner *runner);
    part that is interpreted). */
 void *pare_runner_input_there(const pare_runner *runner, int i);
 const void *pare_runner_output_there(const pare_runner *runner, int i);
+/* Where the input or output of this name is on the plan's GPU, whoever has a part in it; its bytes
+   are those of the last run until the next. NULL: on the CPU, or there is none. */
+const void *pare_runner_find_there(const pare_runner *runner, const char *name);
 /* Where those are not NULL: do runs from now on leave out to bring it up, or down? The caller's
    copies to an input are put into the runner's stream before a run, those from an output after it.
    What pare_runner_output shows of an output that is left is not its value. */

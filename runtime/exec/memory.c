@@ -113,13 +113,19 @@ static pare_status inputs_place(pare_plan *p)
     return PARE_OK;
 }
 
+bool pare_plan_input_stays(const pare_plan *p, int i)
+{
+    return p->options.device && p->received <= i && i < p->received + p->kept_in;
+}
+
 /* Constants among those that stay must be there. */
 static pare_status outputs_place(pare_plan *p)
 {
     p->stays = pare_arena_alloc(&p->arena, (size_t)p->output_count + 1, sizeof *p->stays);
     if (!p->stays) return PARE_MEMORY;
     for (int i = 0; i < p->output_count; i++) {
-        p->stays[i] = find_placed(p, p->model->graph->out.item[i]->name) != NULL;
+        const bool kept = p->sent <= i && i < p->sent + p->kept_out;
+        p->stays[i] = kept || find_placed(p, p->model->graph->out.item[i]->name) != NULL;
         if (p->stays[i]) p->root[p->output_place[i].root].uploaded = true;
     }
     return PARE_OK;

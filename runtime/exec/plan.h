@@ -73,6 +73,7 @@ struct pare_plan {
     void *device_constants;
     pare_plan_stage *stage; /* (options.stages) of the whole model, or NULL */
     int received, sent;     /* of a part of a split graph: the first of its inputs, its outputs */
+    int kept_in, kept_out;  /* the next ones: of an earlier part of its stage, for a later one */
     pare_plan_sharding *sharding; /* of the whole model, or NULL */
     bool as_made; /* inputs and outputs have the memory order that their nodes have them in */
 };
@@ -83,6 +84,8 @@ struct pare_plan {
 PARE_NODISCARD pare_status pare_memory_plan(pare_ctx *ctx, pare_plan *plan);
 /* Gives constants and inputs their place on the plan's device. */
 PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
+/* Does input i come from an earlier part of the stage, on the plan's device? */
+bool pare_plan_input_stays(const pare_plan *plan, int i);
 
 /* compile.c: passes over the plan's copy of the model, up to shapes and memory order. */
 PARE_NODISCARD pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count);

@@ -49,6 +49,13 @@ static pare_status view_bind(pare_runner *r, const pare_place *place, pare_view 
     return PARE_OK;
 }
 
+/* Must the host's copy of an output come from the device? */
+static bool is_made_there(const pare_runner *r, const pare_storage *root)
+{
+    return root->where == PARE_AT_BUFFER ||
+           (root->where == PARE_AT_INPUT && pare_plan_input_stays(r->plan, root->index));
+}
+
 static pare_status output_bind(pare_runner *r, int i)
 {
     const pare_place *place = &r->plan->output_place[i];
@@ -57,7 +64,7 @@ static pare_status output_bind(pare_runner *r, int i)
         r->output[i].data = pare_runner_device_address(r, &r->plan->root[place->root]);
         return PARE_OK;
     }
-    if (r->device && r->plan->root[place->root].where == PARE_AT_BUFFER)
+    if (r->device && is_made_there(r, &r->plan->root[place->root]))
         return pare_runner_device_output(r, i);
     return view_bind_host(r, place, &r->output[i]);
 }
@@ -122,7 +129,8 @@ static pare_status own_input_new(pare_runner *r, int i)
 {
     size_t bytes = pare_view_bytes(&r->plan->input_place[i].view) + 64;
     pare_device *d = r->plan->options.device;
-    if (r->plan->root[r->plan->input_place[i].root].there) return PARE_OK;
+    if (r->plan->root[r->plan->input_place[i].root].there || pare_plan_input_stays(r->plan, i))
+        return PARE_OK;
     if (d) return d->streams->pin(r->ctx, d, &r->own_input[i], bytes);
     r->own_input[i] = pare_arena_alloc(&r->arena, bytes, 1);
     return r->own_input[i] ? PARE_OK : PARE_MEMORY;
@@ -285,9 +293,9 @@ static pare_status inputs_observe(pare_runner *r)
     for (int i = 0; i < r->plan->input_count; i++) {
         pare_view view = r->plan->input_place[i].view;
         const pare_storage *root = &r->plan->root[r->plan->input_place[i].root];
-        bool here = r->observe && !root->there;
-        view.data = here ? r->input[i] : pare_runner_device_address(r, root);
-        if (r->observe && root->there) PARE_TRY(pare_runner_device_show(r, &view));
+        const bool there = root->there || pare_plan_input_stays(r->plan, i);
+        view.data = r->observe && !there ? r->input[i] : pare_runner_device_address(r, root);
+        if (r->observe && there) PARE_TRY(pare_runner_device_show(r, &view));
         PARE_TRY(observe_value(r, r->plan->input[i], &view));
     }
     return PARE_OK;

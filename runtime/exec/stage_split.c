@@ -267,7 +267,8 @@ static void list_inputs(const splitter *s, pare_stage_parts *p)
 {
     s->plan->received = add_values(s, RECEIVED, p->in);
     p->in_count = s->plan->received;
-    p->in_count += add_values(s, KEPT_BEFORE, p->in + p->in_count);
+    s->plan->kept_in = add_values(s, KEPT_BEFORE, p->in + p->in_count);
+    p->in_count += s->plan->kept_in;
     for (int i = 0; i < s->graph->in.count; i++)
         if (!s->graph->in.item[i]->data && is_read(s, s->graph->in.item[i], s->part))
             p->in[p->in_count++] = s->graph->in.item[i];
@@ -285,7 +286,8 @@ static void list_outputs(const splitter *s, pare_stage_parts *p)
     const pare_values *all = &s->graph->out;
     s->plan->sent = add_values(s, SENT, p->out);
     p->out_count = s->plan->sent;
-    p->out_count += add_values(s, KEPT_FOR_LATER, p->out + p->out_count);
+    s->plan->kept_out = add_values(s, KEPT_FOR_LATER, p->out + p->out_count);
+    p->out_count += s->plan->kept_out;
     for (int i = 0; i < all->count; i++) {
         const pare_node *from = all->item[i]->producer;
         const int part = s->split->loss && from ? part_of(s, from) : s->stages - 1;

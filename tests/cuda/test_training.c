@@ -376,7 +376,14 @@ static void expect_steps(pare_optimizer_kind kind, double average)
         double norm;
         const pare_train_rule rule = pare_optimizer_rule(&o, 0.3, 0.1, 0.5, step + 1);
         gather(&there, d, step, here.w.gradient);
-        assert_int_equal(pare_device_weights_squares(there.w.on_device, d->setup, &norm), PARE_OK);
+        if (step % 2) {
+            const double *each = NULL;
+            assert_int_equal(pare_device_weights_chunk_squares(there.w.on_device, d->setup, &each),
+                             PARE_OK);
+            norm = pare_train_chunks_sum(each, there.w.on_device->blocks.chunks);
+        } else
+            assert_int_equal(pare_device_weights_squares(there.w.on_device, d->setup, &norm),
+                             PARE_OK);
         assert_int_equal(
             pare_device_weights_step(there.w.on_device, d->setup, &rule, (float)(1 - 0.8)),
             PARE_OK);
@@ -406,9 +413,81 @@ static void steps_have_the_hosts_bytes(void **state)
     expect_steps(PARE_OPTIMIZER_SGD, 0.9);
 }
 
+/* --- sums over chunks --- */
+
+enum { MOST_CHUNKS = 700, SHORT = 3 }; /* elements of a chunk */
+
+/* One tensor in chunks, and room for their sums: all in one allocation. */
+static void expect_chunk_sums(pare_device *d, int chunks)
+{
+    struct {
+        double sum[MOST_CHUNKS + 1];
+        pare_train_tensor tensor;
+        pare_train_chunk chunk[MOST_CHUNKS];
+        float gradient[MOST_CHUNKS * SHORT];
+    } here = {.tensor = {.zero = -1}}, *there;
+    uint32_t seed = 5;
+    void *memory;
+    for (int i = 0; i < MOST_CHUNKS * SHORT; i++) here.gradient[i] = number(&seed);
+    for (int i = 0; i < chunks; i++) here.chunk[i] = (pare_train_chunk){i * SHORT, SHORT, 0};
+    assert_int_equal(pare_device_copy(&ctx, d, &memory, &here, sizeof here), PARE_OK);
+    there = memory;
+    const pare_train_blocks blocks = {.gradient = there->gradient,
+                                      .tensor = &there->tensor,
+                                      .chunk = there->chunk,
+                                      .chunks = chunks,
+                                      .sum = there->sum};
+    assert_int_equal(d->training->squares(&ctx, d->setup, &blocks), PARE_OK);
+    assert_int_equal(d->backend->download(&ctx, d->setup, here.sum, there->sum, sizeof here.sum),
+                     PARE_OK);
+    assert_int_equal(d->backend->sync(&ctx, d->setup), PARE_OK);
+    for (int i = 0; i < chunks; i++) {
+        const float *g = here.gradient + (size_t)i * SHORT;
+        assert_true(fabs(here.sum[1 + i] - pare_square_sum(g, SHORT)) <= 1e-15);
+    }
+    const double sum = pare_train_chunks_sum(here.sum + 1, chunks);
+    assert_memory_equal(&sum, here.sum, sizeof sum);
+    d->backend->free(d, memory);
+}
+
+static void chunks_are_added_as_on_the_host(void **state)
+{
+    (void)state;
+    static const int chunks[] = {0, 1, 2, 255, 256, 257, MOST_CHUNKS};
+    pare_device *d = open_device();
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) expect_chunk_sums(d, chunks[i]);
+    pare_device_close(d);
+}
+
+/* A stage may have none. */
+static void no_weights_are_trained(void **state)
+{
+    (void)state;
+    pare_device *d = open_device();
+    pare_weights w = {.ctx = &ctx, .microbatches = PER_BATCH};
+    const pare_distill_options options = {.ema_decay = 0.9, .device = d};
+    const pare_optimizer o = {PARE_OPTIMIZER_ADAMW, 0.9, 0.999, 1e-8, 0.9};
+    const pare_train_rule rule = pare_optimizer_rule(&o, 0.3, 0.1, 0.5, 1);
+    double norm = 1;
+    assert_int_equal(pare_weights_open(&w, &options), PARE_OK);
+    assert_int_equal(pare_device_weights_upload(w.on_device), PARE_OK);
+    for (int k = 0; k < PER_BATCH; k++)
+        assert_int_equal(d->training->gather(&ctx, d->setup, &w.on_device->blocks, NULL,
+                                             pare_tree_term_of(k, PER_BATCH)),
+                         PARE_OK);
+    assert_int_equal(pare_device_weights_squares(w.on_device, d->setup, &norm), PARE_OK);
+    assert_true(norm == 0);
+    assert_int_equal(pare_device_weights_step(w.on_device, d->setup, &rule, 0.1f), PARE_OK);
+    assert_int_equal(pare_device_weights_download(w.on_device, true), PARE_OK);
+    pare_weights_free(&w);
+    pare_device_close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        device_test(chunks_are_added_as_on_the_host),
+        device_test(no_weights_are_trained),
         device_test(slices_are_added_in_a_tree),
         device_test(a_pool_runs_its_slices),
         device_test(a_pool_fails_cleanly),

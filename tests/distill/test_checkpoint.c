@@ -142,6 +142,70 @@ static void it_goes_there_and_back(void **state)
     free(two);
 }
 
+/* Blobs in pieces of so many bytes. */
+static pare_status write_pieces(run *r, size_t piece, pare_status status)
+{
+    pare_checkpoint_writer *w;
+    const pare_status st = pare_checkpoint_begin(&r->ctx, &w, r->path, &r->checkpoint);
+    if (st != PARE_OK) return st;
+    for (int i = 0; i < r->checkpoint.blob_count; i++)
+        for (size_t at = 0; at < r->blob[i].bytes; at += piece) {
+            const size_t left = r->blob[i].bytes - at;
+            pare_checkpoint_put(w, (const char *)r->blob[i].data + at, left < piece ? left : piece);
+        }
+    return pare_checkpoint_end(w, status);
+}
+
+static void pieces_make_the_same_file(void **state)
+{
+    run *r = *state;
+    size_t size, again;
+    write_now(r);
+    uint8_t *one = slurp(r, &size);
+    for (size_t piece = 1; piece < 5000; piece = 3 * piece + 1) {
+        assert_int_equal(unlink(r->path), 0);
+        assert_int_equal(write_pieces(r, piece, PARE_OK), PARE_OK);
+        uint8_t *two = slurp(r, &again);
+        assert_int_equal(size, again);
+        assert_memory_equal(one, two, size);
+        free(two);
+    }
+    free(one);
+}
+
+/* A caller that fails on its way leaves the file as it was, and its own message. */
+static void a_failing_caller_writes_nothing(void **state)
+{
+    run *r = *state;
+    write_now(r);
+    fill(r, 2);
+    const pare_status st = PARE_FAIL(&r->ctx, INPUT, "stopped half-way");
+    assert_int_equal(write_pieces(r, 64, st), PARE_INPUT);
+    assert_string_equal(r->ctx.message, "stopped half-way");
+    assert_int_equal(count_entries(r->folder), 1);
+    assert_holds(r, 1);
+}
+
+/* What is opened are the blobs' bytes in the file; nothing of the run is touched. */
+static void blobs_are_read_in_the_file(void **state)
+{
+    run *r = *state;
+    static run want;
+    pare_map map;
+    const uint8_t *blobs;
+    write_now(r);
+    fill(&want, 1);
+    fill(r, 99);
+    assert_int_equal(pare_checkpoint_open(&r->ctx, &map, &blobs, r->path, &r->checkpoint), PARE_OK);
+    assert_int_equal(r->step, 99);
+    assert_memory_equal(blobs, want.weight, r->blob[0].bytes);
+    assert_ptr_equal(blobs + sizeof r->weight + sizeof r->step, map.data + map.size);
+    pare_map_close(&map);
+    r->fact[0].value = "another";
+    assert_int_equal(pare_checkpoint_open(&r->ctx, &map, &blobs, r->path, &r->checkpoint),
+                     PARE_INPUT);
+}
+
 static void other_runs_are_refused(void **state)
 {
     run *r = *state;
@@ -331,11 +395,12 @@ static void bad_places_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(it_goes_there_and_back),    TEST(other_runs_are_refused),
-        TEST(other_files_are_refused),   TEST(damage_is_found),
-        TEST(every_allocation_may_fail), TEST(a_full_disk_keeps_the_old_one),
-        TEST(a_kill_leaves_a_whole_one), TEST(a_stop_is_saved),
-        TEST(bad_places_are_named),
+        TEST(it_goes_there_and_back),     TEST(other_runs_are_refused),
+        TEST(other_files_are_refused),    TEST(damage_is_found),
+        TEST(every_allocation_may_fail),  TEST(a_full_disk_keeps_the_old_one),
+        TEST(a_kill_leaves_a_whole_one),  TEST(a_stop_is_saved),
+        TEST(bad_places_are_named),       TEST(pieces_make_the_same_file),
+        TEST(blobs_are_read_in_the_file), TEST(a_failing_caller_writes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

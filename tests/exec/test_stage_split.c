@@ -2,6 +2,7 @@
 /* A gradient graph cut into the parts of a training by pipeline: parts that run one after the
    other, each with what it was sent, kept or given, make what the whole graph makes. */
 #include "runtime/exec/stages.h"
+#include "runtime/device/device.h"
 #include "runtime/passes/train/gradient.h"
 #include "tests/passes/graph_case.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { ROWS = 6, SIDE = 8, MOST = 16, TENSORS = 256 };
+enum { ROWS = 6, SIDE = 8, MOST = 16, TENSORS = 256, LARGEST = 1024 /* bytes of a tensor */ };
 
 static const int64_t wide[] = {ROWS, SIDE}, square[] = {SIDE, SIDE};
 
@@ -113,14 +114,60 @@ static void close_training(training *t)
 
 /* --- runs --- */
 
+static pare_device *device; /* where parts run; NULL: on the CPU */
+
 static pare_status plan_part(training *t, pare_plan **out, int part, int stages)
 {
     const pare_plan_options options = {.threads = 1,
                                        .deterministic = true,
+                                       .device = device,
                                        .stage = part,
                                        .stages = stages,
                                        .split = stages > 1 ? &t->split : NULL};
     return pare_plan_new(&t->g.ctx, out, t->g.model, NULL, 0, &options);
+}
+
+/* Of a graph, or of a part of another stage: the host brings it up. On a device what the stage has
+   is copied there. */
+static void set_input(training *t, pare_runner *runner, int i, const store *has, bool received)
+{
+    const pare_value *v = pare_plan_input(pare_runner_plan(runner), i);
+    const void *kept = find(has, v->name), *given = find(&t->given, v->name);
+    size_t bytes = 0;
+    if (!kept && !given) fail_msg("no part has made '%s'", v->name);
+    if (!device || received || given) {
+        pare_runner_set_input(runner, i, kept ? kept : given);
+        return;
+    }
+    assert_true(pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes));
+    void *there = pare_runner_input_there(runner, i);
+    assert_non_null(there);
+    assert_int_equal(device->backend->upload(&t->g.ctx, device->setup, there, kept, bytes),
+                     PARE_OK);
+    assert_int_equal(device->backend->sync(&t->g.ctx, device->setup), PARE_OK);
+}
+
+/* What is there of an input or an output; on the CPU nothing is. */
+static size_t fetch(training *t, const pare_runner *runner, const pare_value *v, void *data)
+{
+    const void *there = pare_runner_find_there(runner, v->name);
+    size_t bytes = 0;
+    assert_true((there != NULL) == (device != NULL));
+    if (!device) return 0;
+    assert_true(pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes));
+    assert_true(bytes <= LARGEST);
+    assert_int_equal(device->backend->download(&t->g.ctx, device->setup, data, there, bytes),
+                     PARE_OK);
+    assert_int_equal(device->backend->sync(&t->g.ctx, device->setup), PARE_OK);
+    return bytes;
+}
+
+static bool is_result(const training *t, const char *name)
+{
+    const pare_values *out = &t->g.model->graph->out;
+    for (int i = 0; i < out->count; i++)
+        if (!strcmp(out->item[i]->name, name)) return true;
+    return false;
 }
 
 /* Runs a part; `has`: what its rank has, and gets. The message is what it is sent, and becomes what
@@ -130,6 +177,7 @@ static void run_part(training *t, int part, int stages, store *has, store *messa
     pare_plan *plan;
     pare_runner *runner;
     int received, sent;
+    char data[LARGEST];
     if (plan_part(t, &plan, part, stages) != PARE_OK) fail_msg("%s", t->g.ctx.message);
     assert_int_equal(pare_runner_new(&t->g.ctx, &runner, plan), PARE_OK);
     pare_plan_part_ends(plan, &received, &sent);
@@ -140,20 +188,26 @@ static void run_part(training *t, int part, int stages, store *has, store *messa
             assert_string_equal(name, message->name[i]);
             keep(has, name, message->data[i], message->bytes[i]);
         }
-        const void *data = find(has, name);
-        if (!data) data = find(&t->given, name);
-        if (!data) fail_msg("part %d of %d stages has no '%s'", part, stages, name);
-        pare_runner_set_input(runner, i, data);
+        set_input(t, runner, i, has, i < received);
     }
     assert_int_equal(pare_runner_run(runner), PARE_OK);
+    for (int i = 0; i < received; i++) {
+        const size_t bytes = fetch(t, runner, pare_plan_input(plan, i), data);
+        if (device) assert_memory_equal(data, message->data[i], bytes);
+    }
     drop(message);
     for (int i = 0; i < pare_plan_output_count(plan); i++) {
         const pare_view y = pare_runner_output(runner, i);
         const char *name = pare_plan_output(plan, i)->name;
         if (i < sent) keep(message, name, y.data, pare_view_bytes(&y));
-        keep(has, name, y.data, pare_view_bytes(&y));
-        if (pare_plan_output(plan, i)->is_output) keep(results, name, y.data, pare_view_bytes(&y));
+        const size_t bytes = fetch(t, runner, pare_plan_output(plan, i), data);
+        const bool stays = device && i >= sent && !is_result(t, name);
+        assert_true(!stays || y.data == pare_runner_find_there(runner, name));
+        if (device) keep(has, name, data, bytes);
+        if (!stays) keep(has, name, y.data, pare_view_bytes(&y));
+        if (is_result(t, name)) keep(results, name, y.data, pare_view_bytes(&y));
     }
+    assert_null(pare_runner_find_there(runner, "no such tensor"));
     pare_runner_free(runner);
     pare_plan_free(plan);
 }
@@ -292,7 +346,7 @@ static void weights_are_computed_where_they_are_read(void **state)
     differentiate(&t, "r");
     for (int stages = 2; stages <= 3; stages++) {
         assert_parts(&t, stages);
-        assert_int_equal(t.stage[2], stages - 1);
+        if (!device) assert_int_equal(t.stage[2], stages - 1); /* a GPU's costs cut elsewhere */
     }
     close_training(&t);
 }
@@ -357,6 +411,27 @@ static void a_failed_allocation_is_told(void **state)
     close_training(&t);
 }
 
+#ifdef CASE_DEVICE
+static pare_ctx of_device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    pare_ctx_init(&of_device);
+    return pare_device_open(&of_device, &device, "cuda") != PARE_OK;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    pare_device_close(device);
+    return 0;
+}
+#else
+#define open_device  NULL
+#define close_device NULL
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,5 +443,5 @@ int main(void)
         cmocka_unit_test(given_stages_are_kept),
         cmocka_unit_test(a_failed_allocation_is_told),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }

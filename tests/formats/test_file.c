@@ -81,6 +81,28 @@ static void content_appears_at_commit(void **state)
     assert_int_equal(count_entries(p->folder), 1);
 }
 
+/* What is known last may stand first; more can be written behind the rest. */
+static void the_beginning_is_written_over(void **state)
+{
+    place *p = *state;
+    pare_output *o;
+    assert_int_equal(pare_output_open(&p->ctx, &o, p->path), PARE_OK);
+    assert_int_equal(pare_output_write(o, "... body", 8), PARE_OK);
+    assert_int_equal(pare_output_overwrite(o, "one", 3), PARE_OK);
+    assert_int_equal(pare_output_write(o, " end", 4), PARE_OK);
+    assert_int_equal(pare_output_overwrite(o, "", 0), PARE_OK);
+    assert_int_equal(pare_output_commit(o), PARE_OK);
+    assert_content(p, "one body end");
+    volatile int stop = 1;
+    assert_int_equal(pare_output_open(&p->ctx, &o, p->path), PARE_OK);
+    assert_int_equal(pare_output_write(o, "x", 1), PARE_OK);
+    p->ctx.interrupted = &stop;
+    assert_int_equal(pare_output_overwrite(o, "y", 1), PARE_INTERRUPTED);
+    p->ctx.interrupted = NULL;
+    pare_output_discard(o);
+    assert_content(p, "one body end");
+}
+
 static void discard_keeps_the_old_file(void **state)
 {
     place *p = *state;
@@ -417,6 +439,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(content_appears_at_commit),
+        TEST(the_beginning_is_written_over),
         TEST(discard_keeps_the_old_file),
         TEST(a_killed_writer_leaves_nothing),
         TEST(what_a_kill_left_is_taken_away),

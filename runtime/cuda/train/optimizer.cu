@@ -98,6 +98,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) square_piece(pare_trai
     if (!threadIdx.x) b.sum[1 + blockIdx.x] = sum;
 }
 
+// pare_train_chunks_sum of training.h
+static_assert((int)PARE_CUDA_BLOCK == (int)PARE_TRAIN_LANES, "a thread for each lane");
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) square_all(pare_train_blocks b)
 {
     SIMT_SHARED(double, held, [PARE_CUDA_BLOCK]);
@@ -156,7 +158,8 @@ static cudaError_t gather_gradients_launch(const pare_train_blocks *b, const flo
 
 static cudaError_t squares_launch(const pare_train_blocks *b, cudaStream_t stream)
 {
-    SIMT_LAUNCH(square_piece, dim3((unsigned)b->chunks), dim3(PARE_CUDA_BLOCK), 0, stream, *b);
+    if (b->chunks)
+        SIMT_LAUNCH(square_piece, dim3((unsigned)b->chunks), dim3(PARE_CUDA_BLOCK), 0, stream, *b);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
     SIMT_LAUNCH(square_all, dim3(1), dim3(PARE_CUDA_BLOCK), 0, stream, *b);
@@ -218,6 +221,7 @@ static pare_status slices(pare_ctx *ctx, pare_stream *stream, const pare_slice_s
 static pare_status gather(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
                           const float *const *from, pare_tree_term term)
 {
+    if (!blocks->chunks) return PARE_OK;
     LAUNCH(ctx, stream, gather_gradients_launch, blocks, from, term);
     return PARE_OK;
 }
@@ -231,6 +235,7 @@ static pare_status squares(pare_ctx *ctx, pare_stream *stream, const pare_train_
 static pare_status step(pare_ctx *ctx, pare_stream *stream, const pare_train_blocks *blocks,
                         const pare_train_rule *rule, float part)
 {
+    if (!blocks->chunks) return PARE_OK;
     LAUNCH(ctx, stream, step_launch, blocks, rule, part);
     return PARE_OK;
 }

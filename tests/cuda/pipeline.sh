@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Processes with an emulated GPU each share a teacher and a student by layers, and train as one process with one GPU
+# does: model, log and checkpoint have its bytes.
+#
+#   sh tests/cuda/pipeline.sh PARE      pare_emulated
+PARE=${1:?PARE}
+export PARE
+name=cuda_pipeline
+. "$(dirname "$0")/../cli/_lib.sh"
+. "$top/tests/cli/_training.sh"
+how="--parallel pipeline"
+ranks_can || exit 77
+data_sets || exit 77
+export SIMT_DEVICES=4
+"$pare" prune -q "$zoo/mlp.onnx" -o half.onnx --macs 0.5 >/dev/null || exit 1
+
+# --- the same bytes ---
+train="--data $data/train.h5 --device cuda"
+mlp="--teacher $zoo/mlp.onnx --student half.onnx $train"
+of() { echo "--teacher $zoo/$1.onnx --student $zoo/$1.onnx $train --samples 60 --batch 8"; }
+trains_alike adamw "2 3" $mlp --samples 200 --batch 16 --steps 4 --validate-every 2 --ema 0.95
+trains_alike sgd "3" $mlp --samples 200 --batch 12 --steps 3 --accumulate 3 --optimizer sgd --lr 0.1 --clip 1 --loss kl:2,ce # a stage without weights
+trains_alike fp16 "4" $(of cnn) --steps 3 --precision fp16 --augment flip,mixup:0.4
+trains_alike attention "4" $(of vit) --steps 1
+trains_alike qat "2" $(of cnn) --steps 2 --qat int8 --qat-samples 16
+export SIMT_STREAMS=shuffled
+trains_alike shuffled "3" $(of cnn) --steps 2
+unset SIMT_STREAMS
+works one_gpu env SIMT_DEVICES=1 sh "$top/tests/comm/ranks.sh" 3 "$pare" distill -q $(of cnn) --steps 2 $how -o out.onnx
+if cmp -s whole.onnx out.onnx; then pass one_gpu_bytes; else fail one_gpu_bytes "$(cmp whole.onnx out.onnx 2>&1)"; fi
+works gpus env OMPI_MCA_rmaps_base_oversubscribe=1 HWLOC_HIDE_ERRORS=2 "$pare" distill $(of cnn | sed 's/--device cuda//') --gpus 1-2 --steps 2 $how -o out.onnx --json facts.json
+if cmp -s whole.onnx out.onnx && has "needs about" .test.err && has '"planned_device_memory_bytes"' facts.json; then pass gpus_bytes; else fail gpus_bytes "$(cat .test.err)"; fi
+
+# --- a training goes on in another way ---
+distill="$pare distill $mlp --samples 200 --batch 8 --steps 60 --validate-every 7 --ema 0.95"
+rm -rf whole
+works whole $distill -q -o whole.onnx --log whole.jsonl --checkpoint whole
+rm -rf out out.onnx out.jsonl
+killed_on_its_way killed_one 1 10
+killed_on_its_way killed_stages 3 25 $how
+works continues $distill -q -o out.onnx --log out.jsonl --checkpoint out --checkpoint-every 3 --resume --json facts.json
+same continues_bytes
+if has '"resumed": ' facts.json; then pass resumed; else fail resumed "$(cat facts.json)"; fi
+
+# --- one rank is asked to stop ---
+stopped stopped 3
+works goes_on $distill -q -o out.onnx --log out.jsonl --checkpoint out --resume
+same goes_on_bytes
+
+# --- a GPU that fails: one message, nobody waits, nothing is written ---
+short="$pare distill -q $(of cnn) --steps 3 $how -o no.onnx"
+works calls mpirun 1 -x SIMT_CALLS=calls.0 $short : -n 1 -x SIMT_CALLS=calls.1 $short : -n 1 $short
+rm no.onnx
+# in_rank RANK FAULT: three processes, of which this one has the fault
+in_rank() { mpirun 1 $(fault_of 0 "$@") $short : -n 1 $(fault_of 1 "$@") $short : -n 1 $(fault_of 2 "$@") $short; }
+fault_of() { [ "$1" != "$2" ] || echo "-x $3"; }
+launches=$(grep -c ' launch$' calls.1)
+refuses kernel_fails 1 "rank 1 (|unspecified launch failure" in_rank 1 "SIMT_FAIL=launch/$((launches / 2)):719"
+refuses kernel_fails_at_the_end 1 "rank 2 (|unspecified launch failure" in_rank 2 "SIMT_FAIL=launch/$((launches * 2 / 3)):719"
+refuses copy_fails 1 "cudaMemcpyAsync: unspecified launch failure" in_rank 0 "SIMT_FAIL=cudaMemcpyAsync/$(($(grep -c ' cudaMemcpyAsync$' calls.0) / 2)):719"
+refuses gpu_lost 1 "rank 1 (" in_rank 1 "SIMT_FAIL=$(($(wc -l <calls.1) * 3 / 4)):700:sticky"
+refuses no_memory 1 "rank 1 (|out of GPU memory" in_rank 1 SIMT_MEMORY=300000
+rm -f calls.0 calls.1
+
+# --- what does not go ---
+refuses statistics 1 "resnet.onnx: 15 BatchNormalization nodes|--bn frozen" mpirun 2 "$pare" distill $(of resnet) --steps 1 $how -o no.onnx
+refuses not_finite 1 "half.onnx: step|a lower learning rate may help" mpirun 3 $distill -q --lr 999 --optimizer sgd $how -o no.onnx
+finish
