@@ -4,16 +4,13 @@
    transposed and grouped convolutions, large tiles and split depths. Expected: the CPU's plain
    kernels, bytes equal for integers (kernel_case.c compares). Each case says how many of the
    device's kernels must have taken it. */
-#include "tests/cpu/kernel_case.h"
+#include "tests/cuda/product_case.h"
 #include "tests/simt/emulation.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
 #include <cmocka.h>
-
-/* Cases from one that runs to the next. */
-static int apart(void) { return case_is_quick() ? 5 : 1; }
 
 static const pare_dtype float_types[] = {PARE_f32, PARE_f16, PARE_bf16};
 
@@ -86,23 +83,6 @@ static void gemm_takes_any_bias(void **state)
         }
 }
 
-static void floats_between(kernel_case *k, int64_t count, float low, float high)
-{
-    float *f = case_input(k, PARE_f32, 1, &count, true, 0, 1);
-    for (int64_t i = 0; i < count; i++)
-        f[i] = low + (high - low) * (float)case_between(k, 0, 10000) * 1e-4f;
-}
-
-static void window_set(kernel_case *k, int i, int64_t group)
-{
-    int64_t strides[2] = {1 + i % 2, 1 + i % 3}, dilations[2] = {1, 1 + i % 2},
-            pads[4] = {1, 0, 1, 2};
-    case_set_ints(k, "strides", strides, 2);
-    case_set_ints(k, "dilations", dilations, 2);
-    case_set_ints(k, "pads", pads, 4);
-    case_set_int(k, "group", group);
-}
-
 static void transposed_convolutions_agree(void **state)
 {
     (void)state;
@@ -120,32 +100,6 @@ static void transposed_convolutions_agree(void **state)
         if (i % 3 > 1) case_set_ints(&k, "output_padding", more, 2);
         case_check_device(&k, 1);
     }
-}
-
-/* X, W, B and, where it has dims, the residual of FusedConv for x's type; 8-bit: so many scales of
-   W, and the node's own. */
-static void residual_inputs(kernel_case *k, pare_dtype t, const int64_t *x, const int64_t *w,
-                            int64_t scales, const int64_t *z)
-{
-    bool int8 = t == PARE_s8 || t == PARE_u8;
-    case_input(k, t, 4, x, false, t == PARE_s8 ? -128 : 0, int8 ? 127 : 1);
-    case_input(k, int8 ? PARE_s8 : t, 4, w, true, int8 ? -127 : 0, int8 ? 127 : 1);
-    case_input(k, int8 ? PARE_s32 : t, 1, w, true, -500, int8 ? 500 : 1);
-    if (z)
-        case_input(k, t, 4, z, false, t == PARE_s8 ? -128 : 0, int8 ? 127 : 1);
-    else if (int8)
-        case_input(k, PARE_NOTYPE, 0, NULL, true, 0, 0);
-    if (!int8) return;
-    floats_between(k, scales, 0.01f, 0.02f);
-    case_set_float(k, "x_scale", 0.02f);
-    case_set_float(k, "y_scale", 0.3f);
-    case_set_int(k, "x_zero_point", 5);
-}
-
-static void fused_inputs(kernel_case *k, pare_dtype t, const int64_t *x, const int64_t *w,
-                         int64_t scales)
-{
-    residual_inputs(k, t, x, w, scales, NULL);
 }
 
 /* Filters of a group fewer than a tile's columns; channels in fours and not. */
@@ -278,64 +232,6 @@ static void whole_tiles_agree(void **state)
             case_set_int(&k, "y_zero_point", plain ? 0 : t == PARE_u8 ? 100 : -7);
         }
         case_check_device(&k, 3); /* each tile */
-    }
-}
-
-/* One to four channels, whose neighbours are put together: the stem, where a filter's columns are
-   neighbours, and the tile that gathers. */
-static void stems_agree(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 48; i += apart()) {
-        kernel_case k;
-        static const pare_dtype types[] = {PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
-        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
-        pare_dtype t = types[i / 2 % 4];
-        bool int8 = t == PARE_s8 || t == PARE_u8;
-        int64_t c = 1 + i % 3 + i / 24, m = i % 5 ? 32 : 70, x[4] = {2, c, 13, 12},
-                w[4] = {m, c, 3, 5};
-        k.nhwc = true;
-        fused_inputs(&k, t, x, w, i % 4 ? 1 : m);
-        if (int8) case_set_int(&k, "to", i % 7 ? PARE_s8 : PARE_f32);
-        window_set(&k, i, 1);
-        case_check_device(&k, i % 2 ? 1 : 2);
-    }
-}
-
-/* First convolutions whose Y is cut into parts: windows, strides, pads, filters and ends of Y that
-   meet the cut and that do not; integers with and without a zero point. */
-static void stem_tiles_agree(void **state)
-{
-    (void)state;
-    static const struct {
-        int64_t c, m, h, w, kh, kw, stride, pad;
-    } cases[] = {
-        {3, 64, 31, 38, 7, 7, 2, 3}, {1, 32, 20, 33, 3, 3, 1, 1}, {4, 96, 17, 45, 2, 8, 2, 0},
-        {3, 64, 40, 9, 5, 1, 3, 2},  {2, 128, 9, 70, 1, 6, 4, 1},
-    };
-    static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
-    static const char *const acts[] = {"none", "relu", "clip"};
-    for (int i = 0; i < 40; i += apart()) {
-        kernel_case k;
-        const pare_dtype t = types[i % 4];
-        const bool int8 = t == PARE_s8 || t == PARE_u8, plain = i / 20;
-        const int64_t stride = cases[i % 5].stride, pad = cases[i % 5].pad, m = cases[i % 5].m;
-        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
-        k.nhwc = true;
-        fused_inputs(&k, t, (int64_t[]){3, cases[i % 5].c, cases[i % 5].h, cases[i % 5].w},
-                     (int64_t[]){m, cases[i % 5].c, cases[i % 5].kh, cases[i % 5].kw},
-                     i % 3 ? m : 1);
-        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
-        case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
-        assert_int_equal(pare_node_set_string(k.node, "activation", acts[i % 3]), PARE_OK);
-        case_set_float(&k, "alpha", plain ? 0 : int8 ? -3 : -0.5f);
-        case_set_float(&k, "beta", plain ? 1000 : int8 ? 11 : 0.75f);
-        if (int8) {
-            case_set_int(&k, "to", t);
-            case_set_int(&k, "x_zero_point", t == PARE_u8 ? 121 : -5);
-            case_set_int(&k, "y_zero_point", plain ? 0 : t == PARE_u8 ? 100 : -7);
-        }
-        case_check_device(&k, 3); /* it, pixels that are widened, and the tile that gathers */
     }
 }
 
@@ -600,8 +496,6 @@ int main(void)
         cmocka_unit_test(depthwise_convolutions_agree),
         cmocka_unit_test(patches_agree),
         cmocka_unit_test(whole_tiles_agree),
-        cmocka_unit_test(stems_agree),
-        cmocka_unit_test(stem_tiles_agree),
         cmocka_unit_test(negative_pads_agree),
         cmocka_unit_test(tiles_and_splits_agree),
         cmocka_unit_test(libraries_take_floats),

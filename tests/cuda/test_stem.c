@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* First convolutions, of few channels, on a device. Expected: the CPU's plain kernels, bytes equal
+   for integers. Each case says how many of the device's kernels must have taken it. */
+#include "tests/cuda/product_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+/* One to four channels, whose neighbours are put together: the stem, where a filter's columns are
+   neighbours, and the tile that gathers. */
+static void stems_agree(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 48; i += apart()) {
+        kernel_case k;
+        static const pare_dtype types[] = {PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        pare_dtype t = types[i / 2 % 4];
+        bool int8 = t == PARE_s8 || t == PARE_u8;
+        int64_t c = 1 + i % 3 + i / 24, m = i % 5 ? 32 : 70, x[4] = {2, c, 13, 12},
+                w[4] = {m, c, 3, 5};
+        k.nhwc = true;
+        fused_inputs(&k, t, x, w, i % 4 ? 1 : m);
+        if (int8) case_set_int(&k, "to", i % 7 ? PARE_s8 : PARE_f32);
+        window_set(&k, i, 1);
+        case_check_device(&k, i % 2 ? 1 : 2);
+    }
+}
+
+/* First convolutions whose Y is cut into parts: windows, strides, pads, filters and ends of Y that
+   meet the cut and that do not; integers with and without a zero point. */
+static void stem_tiles_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t c, m, h, w, kh, kw, stride, pad;
+    } cases[] = {
+        {3, 64, 31, 38, 7, 7, 2, 3}, {1, 32, 20, 33, 3, 3, 1, 1}, {4, 96, 17, 45, 2, 8, 2, 0},
+        {3, 64, 40, 9, 5, 1, 3, 2},  {2, 128, 9, 70, 1, 6, 4, 1},
+    };
+    static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
+    static const char *const acts[] = {"none", "relu", "clip"};
+    for (int i = 0; i < 40; i += apart()) {
+        kernel_case k;
+        const pare_dtype t = types[i % 4];
+        const bool int8 = t == PARE_s8 || t == PARE_u8, plain = i / 20;
+        const int64_t stride = cases[i % 5].stride, pad = cases[i % 5].pad, m = cases[i % 5].m;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        fused_inputs(&k, t, (int64_t[]){3, cases[i % 5].c, cases[i % 5].h, cases[i % 5].w},
+                     (int64_t[]){m, cases[i % 5].c, cases[i % 5].kh, cases[i % 5].kw},
+                     i % 3 ? m : 1);
+        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
+        case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
+        assert_int_equal(pare_node_set_string(k.node, "activation", acts[i % 3]), PARE_OK);
+        case_set_float(&k, "alpha", plain ? 0 : int8 ? -3 : -0.5f);
+        case_set_float(&k, "beta", plain ? 1000 : int8 ? 11 : 0.75f);
+        if (int8) {
+            case_set_int(&k, "to", t);
+            case_set_int(&k, "x_zero_point", t == PARE_u8 ? 121 : -5);
+            case_set_int(&k, "y_zero_point", plain ? 0 : t == PARE_u8 ? 100 : -7);
+        }
+        case_check_device(&k, 3); /* it, pixels that are widened, and the tile that gathers */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stems_agree),
+        cmocka_unit_test(stem_tiles_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
