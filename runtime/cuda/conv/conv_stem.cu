@@ -67,34 +67,38 @@ SIMT_INLINE void weights_bring(const pare_cuda_gemm_args &p, const operands &o, 
     simt_cp_async_commit();
 }
 
-/* A pixel's channels in words of its own; those that it has not are 0. */
-template <typename PART, typename WORD> SIMT_INLINE WORD pixel_read(const PART *x, int channels)
-{
-    WORD v = 0;
-    PARE_UNROLL for (int c = 0; c < PARE_CUDA_STEM_CHANNELS; c++) if (c < channels) v |=
-        (WORD)x[c] << 8 * (int)sizeof(PART) * c;
-    return v;
-}
-
-/* A warp brings a line at a time. Beside the picture X is `fill`. */
+/* Each pixel's channels in words of its own. Beside the picture X is `fill`; channels that it has
+   not are 0. A thread reads some of its pixels before it stores the first. */
 template <typename T, typename PART, typename WORD>
 SIMT_INLINE void pixels_bring(const pare_cuda_gemm_args &p, const operands &o, const stem_place &at,
-                              const stem_room &r, WORD *to)
+                              const stem_room &r, const pare_cuda_fast_divisor &by_pixels, WORD *to)
 {
+    enum { AT_ONCE = 4, CHANNELS = PARE_CUDA_STEM_CHANNELS };
     const int top = at.line * p.in.stride[0] - p.in.begin[0],
-              left = at.pixel * p.in.stride[1] - p.in.begin[1];
+              left = at.pixel * p.in.stride[1] - p.in.begin[1], count = r.x_lines * r.x_pixels;
     const PART *x = reinterpret_cast<const PART *>(o.x) + at.n * p.in.image;
-    const WORD fill = (WORD)p.fill | (WORD)((uint64_t)p.fill << 32);
-    PARE_ROLLED for (int l = (int)threadIdx.x / 32; l < r.x_lines; l += T::THREADS / 32)
+    PARE_ROLLED for (int first = (int)threadIdx.x; first < count; first += AT_ONCE * T::THREADS)
     {
-        const bool there = (unsigned)(top + l) < (unsigned)p.in.height;
-        const PART *line = x + (top + l) * p.in.row;
-        PARE_ROLLED for (int i = (int)threadIdx.x & 31; i < r.x_pixels; i += 32)
+        PART part[AT_ONCE][CHANNELS];
+        PARE_UNROLL for (int u = 0; u < AT_ONCE; u++)
         {
-            WORD v = fill;
-            if (there && (unsigned)(left + i) < (unsigned)p.in.width)
-                v = pixel_read<PART, WORD>(line + (left + i) * p.in.pixel, p.in.channels);
-            to[l * r.x_pixels + i] = v;
+            const int i = first + u * T::THREADS, line = fast_divide(i, by_pixels);
+            const int h = top + line, w = left + i - line * r.x_pixels;
+            const PART *pixel = x + h * p.in.row + w * p.in.pixel;
+            const bool there = i < count && (unsigned)h < (unsigned)p.in.height &&
+                               (unsigned)w < (unsigned)p.in.width;
+            PARE_UNROLL for (int c = 0; c < CHANNELS; c++)
+            {
+                part[u][c] = c < p.in.channels ? (PART)p.fill : (PART)0;
+                if (there && c < p.in.channels) part[u][c] = pixel[c];
+            }
+        }
+        PARE_UNROLL for (int u = 0; u < AT_ONCE; u++)
+        {
+            WORD v = 0;
+            PARE_UNROLL for (int c = 0; c < CHANNELS; c++) v |= (WORD)part[u][c]
+                                                                << 8 * (int)sizeof(PART) * c;
+            if (first + u * T::THREADS < count) to[first + u * T::THREADS] = v;
         }
     }
 }
@@ -157,7 +161,7 @@ SIMT_INLINE void positions_store(const pare_cuda_gemm_args &p, char *y, const ch
 
 template <int KIND, typename T, int END>
 static __global__ void __launch_bounds__(T::THREADS, BLOCKS)
-    stem_tile(pare_cuda_gemm_args p, tile_clamp clamp, int tiles)
+    stem_tile(pare_cuda_gemm_args p, tile_clamp clamp, int tiles, pare_cuda_fast_divisor by_pixels)
 {
     typedef typename kind_of<KIND>::sum sum;
     typedef typename kind_of<KIND>::element element;
@@ -174,10 +178,10 @@ static __global__ void __launch_bounds__(T::THREADS, BLOCKS)
         accumulators<KIND, T> sums;
         const stem_place at = place_of(p, tile);
         if constexpr (BYTES == 1)
-            pixels_bring<T, uint8_t, uint32_t>(p, o, at, r,
+            pixels_bring<T, uint8_t, uint32_t>(p, o, at, r, by_pixels,
                                                reinterpret_cast<uint32_t *>(room + r.x));
         else
-            pixels_bring<T, uint16_t, uint64_t>(p, o, at, r,
+            pixels_bring<T, uint16_t, uint64_t>(p, o, at, r, by_pixels,
                                                 reinterpret_cast<uint64_t *>(room + r.x));
         simt_cp_async_wait<0>();
         if constexpr (BYTES == 1) {
@@ -222,12 +226,12 @@ static cudaError_t stem_launch(const pare_cuda_gemm_args *p, const tile_clamp &c
 {
     const int64_t images = p->rows / ((int64_t)p->in.out_height * p->in.out_width);
     const int tiles = (int)(images * tiles_across(p) * tiles_down(p));
-    const int bytes = room_of<T, (int)sizeof(typename kind_of<KIND>::element)>(*p).all;
+    const stem_room r = room_of<T, (int)sizeof(typename kind_of<KIND>::element)>(*p);
     auto kernel = stem_tile<KIND, T, END>;
-    cudaError_t error = SIMT_ALLOW_SHARED(kernel, bytes);
+    cudaError_t error = SIMT_ALLOW_SHARED(kernel, r.all);
     if (error != cudaSuccess) return error;
     SIMT_LAUNCH(kernel, dim3(blocks_of(tiles), (unsigned)(p->columns / T::BN)), dim3(T::THREADS),
-                (size_t)bytes, stream, *p, clamp, tiles);
+                (size_t)r.all, stream, *p, clamp, tiles, pare_cuda_fast_divisor_of(r.x_pixels));
     return cudaGetLastError();
 }
 

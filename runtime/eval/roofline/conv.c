@@ -120,10 +120,16 @@ static bool has_tiles(const conv *c, const pare_gpu_product *p)
 }
 
 /* A tile of 8 lines of 16 positions brings its pixels, then sums a line of the window at a time.
-   The loop that brings them is counted once. */
+   The loop that brings them is in the counts twice. */
 static void tiles_predict(const conv *c, const pare_gpu_product *p, pare_roofline_step *out)
 {
-    enum { LINES = 8, PIXELS = 16, WARPS = 4, EACH_PIXEL = 40 /* instructions */ };
+    enum {
+        LINES = 8,
+        PIXELS = 16,
+        WARPS = 4,
+        AT_ONCE = 4,
+        BRING = 177 /* instructions of a turn */
+    };
     char name[96];
     pare_sass row;
     const pare_window *w = &c->a->win;
@@ -132,13 +138,14 @@ static void tiles_predict(const conv *c, const pare_gpu_product *p, pare_rooflin
     snprintf(name, sizeof name, "_Z9stem_tileILi%dE7tile_ofILi4ELi1ELi2ELi%dEELi%dE", (int)c->type,
              (int)columns / 8, p->bounds ? 4 : 0);
     if (!pare_sass_find(c->m->counts, name, &row)) return;
-    const double brought = ceil(((LINES - 1) * (double)w->stride[1] + lines) / WARPS) *
-                           ceil(((PIXELS - 1) * (double)w->stride[2] + WINDOW) / WARP);
+    const double pixels = ((LINES - 1) * (double)w->stride[1] + lines) *
+                          ((PIXELS - 1) * (double)w->stride[2] + WINDOW);
+    const double turns = ceil(pixels / (WARPS * WARP * AT_ONCE)); /* of the loop that brings them */
     const pare_gpu_grid g = {.blocks = (double)c->a->n * ceil((double)w->out[1] / LINES) *
                                        ceil((double)w->out[2] / PIXELS) * (double)c->a->m / columns,
                              .resident = row.blocks,
                              .warps = WARPS,
-                             .ahead = row.all - row.loop - row.behind + brought * EACH_PIXEL,
+                             .ahead = row.all - row.loop - row.behind + (turns - 2) * BRING,
                              .steps = lines,
                              .step = row.loop,
                              .behind = row.behind,
