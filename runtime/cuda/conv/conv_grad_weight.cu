@@ -5,22 +5,31 @@
    neighbours. Columns are taps and channels (channels fastest), so that a chunk is of one tap.
    f16 and bf16 are multiplied on tensor cores, and so is f32 where the device allows TF32; else f32
    by plain multiply-adds, in order of depth. Depth is cut into splits, whose sums go to scratch and
-   are added in order: nothing is atomic. Where a position's window is in X is found once a block,
-   four steps of depth at a time. Bytes moved: dY once a tile of columns, X once a tile of rows and
-   tap, from cache but for the first; 8 bytes a sum and split. */
+   are added in order: nothing is atomic. Where a position's window is in X is in a table that is
+   made once, of which a block copies a step ahead of what it needs. Bytes moved: dY once a tile of
+   columns, X once a tile of rows and tap, from cache but for the first; 8 bytes a sum and split. */
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/gemm/tile.cuh"
 
 enum { MOST_SPLITS = 64, LEAST_STEPS = 8 /* of a split */ };
+
+/* Of a position of Y: chunks from X's first to its window's first, and the bits of taps that are
+   inside. */
+typedef struct __attribute__((aligned(8))) conv_window {
+    int at;
+    unsigned inside;
+} conv_window;
 
 typedef struct conv_grad_weight_args {
     const void *y, *x;
     float *part; /* (splits, filters, columns) */
     void *to;
     pare_dtype dtype;
-    pare_cuda_picture in; /* windows over x */
-    int64_t y_position;   /* elements from one position to the next */
-    int filters, channels, columns, positions, splits;
+    const conv_window *windows;    /* (positions), then those that are read ahead, of no taps */
+    int64_t y_position;            /* elements from one position to the next */
+    int kernel_width, line, pixel; /* taps of a line; elements of X from one tap to the next */
+    int filters, channels, columns, positions, splits, taps;
+    pare_cuda_fast_divisor by_columns, by_channels;
 } conv_grad_weight_args;
 
 /* A stage holds DEPTH positions of BM filters of dY, and of BN columns of X. Rows of halves are so
@@ -39,7 +48,8 @@ template <int KIND, typename T> struct depth_tile : T {
         STAGE = DEPTH * (Y_ROW + X_ROW),
         Y_LINES = T::THREADS / Y_CHUNKS,
         X_LINES = T::THREADS / X_CHUNKS,
-        WINDOWS = STAGES * DEPTH /* of one half of the table of windows */
+        WINDOWS = 2 * STAGES * DEPTH, /* of so many steps, in a ring */
+        WINDOW_CHUNKS = WINDOWS * (int)sizeof(conv_window) / PARE_CUDA_CHUNK
     };
 };
 
@@ -136,13 +146,13 @@ SIMT_INLINE void stage_add(accumulators<KIND, T> &sums, const uint4 *stage)
 /* --- what a stage brings --- */
 
 /* A thread's chunks: `left` rows of dY from its first on are there, 0 where its filters are not;
-   bit `tap` of a window says that its chunk of X, `at` bytes on, is inside. */
+   bit `tap` of a window says that its chunk of X, from x on, is inside. */
 typedef struct depth_copy {
-    const char *y;
+    const char *y, *x;
+    const conv_window *windows; /* of the next step whose are not copied */
     int64_t y_step;
     int left;
     unsigned tap;
-    int at;
 } depth_copy;
 
 template <typename T>
@@ -151,34 +161,30 @@ SIMT_INLINE depth_copy copy_open(const conv_grad_weight_args &a, int first, int 
     const int line = (int)threadIdx.x / T::Y_CHUNKS,
               m = m0 + (int)threadIdx.x % T::Y_CHUNKS * T::LOT;
     const int n = n0 + (int)threadIdx.x % T::X_CHUNKS * T::LOT, tap = n / a.channels;
-    const int top = tap / a.in.kernel_width, left = tap - top * a.in.kernel_width;
+    const int top = tap / a.kernel_width, left = tap - top * a.kernel_width;
     depth_copy c;
     c.y = static_cast<const char *>(a.y) + ((first + line) * a.y_position + m) * T::BYTES;
+    c.x = static_cast<const char *>(a.x) +
+          ((int64_t)top * a.line + left * a.pixel + n - tap * a.channels) * T::BYTES;
+    c.windows = a.windows + first;
     c.y_step = T::Y_LINES * a.y_position * T::BYTES;
     c.left = m < a.filters ? a.positions - first - line : 0;
     c.tap = n < a.columns ? 1u << tap : 0;
-    c.at = (int)(top * a.in.dilation[0] * a.in.row + left * a.in.dilation[1] * a.in.pixel + n -
-                 tap * a.channels) *
-           (int)T::BYTES;
     return c;
 }
 
-/* Windows of the positions from `first` on, for STAGES steps. */
-template <typename T>
-SIMT_INLINE void windows_find(const conv_grad_weight_args &a, im2col_row *to, int first)
+/* The windows of STAGES steps. A barrier must follow. */
+template <typename T> SIMT_INLINE void windows_open(depth_copy &c, conv_window *ring)
 {
-    for (int i = (int)threadIdx.x; i < T::WINDOWS; i += T::THREADS) {
-        const bool there = first + i < a.positions;
-        const int k = there ? first + i : 0;
-        im2col_row row = im2col_row_find(a.in, static_cast<const char *>(a.x), T::BYTES, k);
-        if (!there) row.inside = 0;
-        to[i] = row;
-    }
+    for (int i = (int)threadIdx.x; i < STAGES * T::DEPTH; i += T::THREADS) ring[i] = c.windows[i];
+    c.windows += STAGES * T::DEPTH;
 }
 
+/* Brings a step to its stage, and the windows of the one STAGES later. */
 template <typename T>
-SIMT_INLINE void depth_fetch(depth_copy &c, const im2col_row *windows, uint4 *stage)
+SIMT_INLINE void depth_fetch(depth_copy &c, conv_window *ring, int step, uint4 *stage)
 {
+    enum { EACH = PARE_CUDA_CHUNK / (int)sizeof(conv_window), RING = 2 * STAGES - 1 };
     const int thread = (int)threadIdx.x;
     uint4 *to = stage + thread / T::Y_CHUNKS * T::Y_ROW + thread % T::Y_CHUNKS;
     PARE_UNROLL for (int i = 0; i < T::DEPTH; i += T::Y_LINES)
@@ -188,14 +194,20 @@ SIMT_INLINE void depth_fetch(depth_copy &c, const im2col_row *windows, uint4 *st
     }
     c.left -= T::DEPTH;
     to = stage + T::X_AT + thread / T::X_CHUNKS * T::X_ROW + thread % T::X_CHUNKS;
+    const conv_window *rows = ring + (step & RING) * T::DEPTH + thread / T::X_CHUNKS;
     PARE_UNROLL for (int i = 0; i < T::DEPTH; i += T::X_LINES)
     {
-        const im2col_row row = windows[thread / T::X_CHUNKS + i];
+        const conv_window row = rows[i];
         if (row.inside & c.tap)
-            simt_cp_async16_reused(to + i * T::X_ROW, row.at + c.at, PARE_CUDA_CHUNK);
+            simt_cp_async16_reused(to + i * T::X_ROW, c.x + (int64_t)row.at * PARE_CUDA_CHUNK,
+                                   PARE_CUDA_CHUNK);
         else
             to[i * T::X_ROW] = make_uint4(0, 0, 0, 0);
     }
+    if (thread < T::DEPTH / EACH)
+        simt_cp_async16(ring + ((step + STAGES) & RING) * T::DEPTH + thread * EACH,
+                        c.windows + thread * EACH, PARE_CUDA_CHUNK);
+    c.windows += T::DEPTH;
 }
 
 /* --- where sums go --- */
@@ -233,7 +245,7 @@ static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
 {
     typedef depth_tile<KIND, T> tile;
     SIMT_DYN_SHARED(uint4, shared);
-    im2col_row *windows = reinterpret_cast<im2col_row *>(shared + STAGES * tile::STAGE);
+    conv_window *ring = reinterpret_cast<conv_window *>(shared + STAGES * tile::STAGE);
     const int m0 = (int)blockIdx.x * T::BM, n0 = (int)blockIdx.y * T::BN, split = (int)blockIdx.z;
     const unsigned all = (unsigned)(a.positions + tile::DEPTH - 1) / tile::DEPTH;
     const int begin = (int)(all * (unsigned)split / (unsigned)a.splits),
@@ -241,15 +253,10 @@ static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     const int first = begin * tile::DEPTH;
     depth_copy copy = copy_open<tile>(a, first, m0, n0);
     int at = 0;
-    windows_find<tile>(a, windows, first);
+    windows_open<tile>(copy, ring);
     __syncthreads();
     auto fetch = [&](int stage, int ahead) {
-        const int step = at + ahead;
-        depth_fetch<tile>(copy, windows + (step & (2 * STAGES - 1)) * tile::DEPTH,
-                          shared + stage * tile::STAGE);
-        if (stage == STAGES - 1) /* the next STAGES steps', in the table's other half */
-            windows_find<tile>(a, windows + ((step + 1) & STAGES) * tile::DEPTH,
-                               first + (step + 1) * tile::DEPTH);
+        depth_fetch<tile>(copy, ring, at + ahead, shared + stage * tile::STAGE);
     };
     accumulators<KIND, tile> sums;
     stages_fill(end - begin, fetch);
@@ -265,16 +272,24 @@ static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     });
 }
 
-/* The splits, one after the other. */
+enum { AT_ONCE = 8 };
+
+/* The splits, one after the other, so many of them loaded together. */
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) splits_join(conv_grad_weight_args a)
 {
-    const int taps = a.columns / a.channels;
     PARE_CUDA_EACH (i, (int64_t)a.filters * a.columns) {
-        const int m = (int)i / a.columns, n = (int)i - m * a.columns, tap = n / a.channels;
+        const int m = fast_divide((int)i, a.by_columns), n = (int)i - m * a.columns,
+                  tap = fast_divide(n, a.by_channels);
         float sum = 0;
-        for (int s = 0; s < a.splits; s++) sum += a.part[(int64_t)s * a.filters * a.columns + i];
+        PARE_ROLLED for (int s = 0; s < a.splits; s += AT_ONCE)
+        {
+            float v[AT_ONCE];
+            PARE_UNROLL for (int k = 0; k < AT_ONCE; k++) v[k] =
+                s + k < a.splits ? a.part[(int64_t)(s + k) * a.filters * a.columns + i] : -0.0f;
+            PARE_UNROLL for (int k = 0; k < AT_ONCE; k++) sum += v[k];
+        }
         pare_number_store(a.to, a.dtype,
-                          ((int64_t)m * a.channels + n - tap * a.channels) * taps + tap, sum);
+                          ((int64_t)m * a.channels + n - tap * a.channels) * a.taps + tap, sum);
     }
 }
 
@@ -283,14 +298,16 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) splits_join(conv_grad_
 typedef struct weight_state {
     conv_grad_weight_args a;
     int kind;
-    bool wide; /* tiles of 128 x 128 */
+    bool tall, wide; /* tiles of 128 rows, and of 128 columns, not 64 */
+    pare_device *device;
+    void *windows;
 } weight_state;
 
 template <int KIND, typename T>
 static cudaError_t tile_launch(const weight_state *s, cudaStream_t stream)
 {
     typedef depth_tile<KIND, T> tile;
-    enum { BYTES = (STAGES * tile::STAGE + 2 * tile::WINDOWS) * (int)sizeof(uint4) };
+    enum { BYTES = (STAGES * tile::STAGE + tile::WINDOW_CHUNKS) * (int)sizeof(uint4) };
     auto kernel = conv_grad_weight<KIND, T>;
     const dim3 grid(pare_cuda_blocks((s->a.filters + T::BM - 1) / T::BM),
                     pare_cuda_blocks_beside((s->a.columns + T::BN - 1) / T::BN),
@@ -307,7 +324,10 @@ static cudaError_t tile_launch(const weight_state *s, cudaStream_t stream)
 
 template <int KIND> static cudaError_t kind_launch(const weight_state *s, cudaStream_t stream)
 {
-    return s->wide ? tile_launch<KIND, tile_128x128>(s, stream)
+    if (s->tall)
+        return s->wide ? tile_launch<KIND, tile_128x128>(s, stream)
+                       : tile_launch<KIND, tile_128x64>(s, stream);
+    return s->wide ? tile_launch<KIND, tile_64x128>(s, stream)
                    : tile_launch<KIND, tile_64x64>(s, stream);
 }
 
@@ -337,17 +357,58 @@ static int64_t position_of(const pare_view *y, const int64_t stride[3])
 static bool can(const pare_prep *p)
 {
     pare_cuda_conv_shape s;
-    return pare_cuda_conv_shape_read(p, &s) && position_of(&p->in[0], s.y) >= 0;
+    return pare_cuda_conv_shape_read(p, &s) && position_of(&p->in[0], s.y) >= 0 &&
+           (double)s.images * (double)s.x[0] < INT32_MAX;
+}
+
+/* The bits of taps of the window at (y, x) that are inside of the picture, whose first tap is at
+   (*top, *left). */
+static unsigned taps_inside(const pare_window *w, int64_t y, int64_t x, int64_t *top, int64_t *left)
+{
+    unsigned inside = 0;
+    *top = y * w->stride[1] - w->begin[1], *left = x * w->stride[2] - w->begin[2];
+    for (int64_t h = 0, tap = 0; h < w->kernel[1]; h++)
+        for (int64_t l = 0; l < w->kernel[2]; l++, tap++) {
+            const int64_t v = *top + h * w->dilation[1], u = *left + l * w->dilation[2];
+            if (v >= 0 && v < w->in[1] && u >= 0 && u < w->in[2]) inside |= 1u << tap;
+        }
+    return inside;
+}
+
+static pare_status windows_make(pare_prep *p, const pare_cuda_conv_shape *shape, weight_state *s)
+{
+    enum { AHEAD = 4 * STAGES * PARE_CUDA_STEP / 2 };
+    const pare_window *w = &shape->win;
+    const int lot = PARE_CUDA_CHUNK / pare_cuda_bytes(s->a.dtype);
+    const size_t count = (size_t)s->a.positions + AHEAD;
+    conv_window *table = (conv_window *)pare_alloc(p->ctx, count, sizeof(conv_window)), *to = table;
+    if (!table) return PARE_MEMORY;
+    for (int64_t image = 0; image < shape->images; image++)
+        for (int64_t y = 0; y < w->out[1]; y++)
+            for (int64_t x = 0; x < w->out[2]; x++, to++) {
+                int64_t top, left;
+                to->inside = taps_inside(w, y, x, &top, &left);
+                to->at =
+                    (int)((image * shape->x[0] + top * shape->x[1] + left * shape->x[2]) / lot);
+            }
+    s->device = p->device;
+    pare_status st = pare_device_copy(p->ctx, p->device, &s->windows, table, count * sizeof *table);
+    pare_free(table);
+    return st;
 }
 
 /* So many that blocks fill the device, and that each has some steps: by shapes alone, since sums
    depend on it. */
 static int splits_of(const weight_state *s, int bytes)
 {
-    const int side = s->wide ? 128 : 64;
+    const int rows = s->tall ? 128 : 64, columns = s->wide ? 128 : 64;
     const int64_t tiles =
-        (int64_t)((s->a.filters + side - 1) / side) * ((s->a.columns + side - 1) / side);
-    const int64_t wanted = 132 * (s->wide ? 2 : 4) / tiles,
+        (int64_t)((s->a.filters + rows - 1) / rows) * ((s->a.columns + columns - 1) / columns);
+    const int64_t wanted = 132 *
+                           (s->tall && s->wide   ? 2
+                            : s->tall || s->wide ? 3
+                                                 : 4) /
+                           tiles,
                   most = s->a.positions / (PARE_CUDA_STEP / bytes) / LEAST_STEPS;
     const int64_t splits = wanted < most ? wanted : most;
     return splits < 1 ? 1 : splits > MOST_SPLITS ? MOST_SPLITS : (int)splits;
@@ -360,28 +421,27 @@ static pare_status prepare(pare_prep *p)
     if (!s) return PARE_MEMORY;
     if (!pare_cuda_conv_shape_read(p, &shape)) return PARE_FAIL_NODE(p->node, INPUT, "no tiles");
     const pare_window *w = &shape.win;
-    pare_cuda_picture *in = &s->a.in;
     s->kind = pare_cuda_conv_kind(p);
     s->a.dtype = p->in[0].dtype;
-    in->height = (int)w->in[1], in->width = (int)w->in[2], in->channels = shape.channels;
-    in->out_height = (int)w->out[1], in->out_width = (int)w->out[2];
-    in->kernel_width = (int)w->kernel[2], in->taps = shape.taps;
-    for (int i = 0; i < 2; i++) {
-        in->stride[i] = (int)w->stride[1 + i], in->begin[i] = (int)w->begin[1 + i];
-        in->dilation[i] = (int)w->dilation[1 + i];
-    }
-    in->image = shape.x[0], in->row = shape.x[1], in->pixel = shape.x[2];
-    in->by_width = pare_cuda_fast_divisor_of(in->out_width);
-    in->by_height = pare_cuda_fast_divisor_of(in->out_height);
+    s->a.kernel_width = (int)w->kernel[2];
+    s->a.line = (int)(w->dilation[1] * shape.x[1]), s->a.pixel = (int)(w->dilation[2] * shape.x[2]);
     s->a.y_position = position_of(&p->in[0], shape.y);
     s->a.filters = shape.filters, s->a.channels = shape.channels;
-    s->a.columns = shape.channels * shape.taps;
-    s->a.positions = shape.images * in->out_height * in->out_width;
-    s->wide = s->a.filters > 64 && s->a.columns > 64;
+    s->a.columns = shape.channels * shape.taps, s->a.taps = shape.taps;
+    s->a.by_columns = pare_cuda_fast_divisor_of(s->a.columns);
+    s->a.by_channels = pare_cuda_fast_divisor_of(s->a.channels);
+    s->a.positions = (int)(shape.images * w->out[1] * w->out[2]);
+    s->tall = s->a.filters > 64, s->wide = s->a.columns > 64;
     s->a.splits = splits_of(s, pare_cuda_bytes(s->a.dtype));
     p->scratch = sizeof(float) * (size_t)s->a.splits * (size_t)s->a.filters * (size_t)s->a.columns;
     p->state = s;
-    return PARE_OK;
+    return windows_make(p, &shape, s);
+}
+
+static void release(void *state)
+{
+    weight_state *s = (weight_state *)state;
+    if (s) s->device->backend->free(s->device, s->windows);
 }
 
 static pare_status run(const pare_call *c)
@@ -390,9 +450,13 @@ static pare_status run(const pare_call *c)
     s.a.y = c->in[0].data;
     s.a.x = c->in[1].data;
     s.a.to = c->out[0].data;
+    s.a.windows = (const conv_window *)s.windows;
     s.a.part = (float *)c->scratch;
     return PARE_CUDA_LAUNCH(c, weight_launch, &s);
 }
 
-const pare_kernel pare_cuda_conv_grad_weight_tile = {
-    .name = "cuda_conv_grad_weight_tile", .can = can, .prepare = prepare, .run = run};
+const pare_kernel pare_cuda_conv_grad_weight_tile = {.name = "cuda_conv_grad_weight_tile",
+                                                     .can = can,
+                                                     .prepare = prepare,
+                                                     .run = run,
+                                                     .release = release};

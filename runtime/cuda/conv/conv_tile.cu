@@ -157,7 +157,8 @@ typedef struct conv_state {
     conv_tile_args a;
     weights_turn turn;
     int kind, most_rows; /* of a class */
-    bool wide, in_place; /* tiles of 128 x 128; W is read where it is */
+    bool tall, wide;     /* tiles of 128 rows, and of 128 columns, not 64 */
+    bool in_place;       /* W is read where it is */
     pare_device *device;
     void *table;
 } conv_state;
@@ -196,8 +197,9 @@ static cudaError_t tile_launch(const conv_state *s, cudaStream_t stream)
 
 template <int KIND> static cudaError_t kind_launch(const conv_state *s, cudaStream_t stream)
 {
-    return s->wide ? tile_launch<KIND, tile_128x128>(s, stream)
-                   : tile_launch<KIND, tile_64x64>(s, stream);
+    return s->wide   ? tile_launch<KIND, tile_128x128>(s, stream)
+           : s->tall ? tile_launch<KIND, tile_128x64>(s, stream)
+                     : tile_launch<KIND, tile_64x64>(s, stream);
 }
 
 static cudaError_t conv_launch(const conv_state *s, cudaStream_t stream)
@@ -359,6 +361,14 @@ static bool grad_can(const pare_prep *p)
 
 enum { FULL = 132 }; /* tiles that fill a device's processors */
 
+/* Do tiles of 128 rows and so many columns fill them? */
+static bool tiles_fill(const conv_state *s, int columns)
+{
+    return (int64_t)s->a.classes * (s->most_rows / 128) *
+               ((s->a.columns + columns - 1) / columns) >=
+           FULL;
+}
+
 static pare_status prepare(pare_prep *p, bool grad)
 {
     pare_cuda_conv_shape shape;
@@ -374,9 +384,8 @@ static pare_status prepare(pare_prep *p, bool grad)
     classes_set(s, &shape, grad);
     s->turn.tf32 = s->kind == PARE_CUDA_TF32;
     s->in_place = !grad && shape.taps == 1 && !s->turn.tf32;
-    const int64_t tiles =
-        (int64_t)s->a.classes * (s->most_rows / 128) * ((s->a.columns + 127) / 128);
-    s->wide = s->a.columns > 64 && tiles >= FULL;
+    s->wide = s->a.columns > 64 && tiles_fill(s, 128);
+    s->tall = s->wide || tiles_fill(s, 64);
     if (!s->in_place)
         p->scratch = (size_t)shape.filters * (size_t)shape.channels * (size_t)shape.taps *
                      (size_t)pare_cuda_bytes(p->in[0].dtype);

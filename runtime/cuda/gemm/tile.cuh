@@ -37,6 +37,7 @@ template <int WARPS_M, int WARPS_N_, int TM_, int TN_> struct tile_of {
 };
 typedef tile_of<2, 2, 4, 8> tile_128x128;
 typedef tile_of<2, 2, 4, 4> tile_128x64;
+typedef tile_of<2, 2, 2, 8> tile_64x128;
 typedef tile_of<2, 2, 2, 4> tile_64x64;
 
 /* What a block makes: `rows` and `columns` of Y from m0 and n0 on, of one of several products, of a
