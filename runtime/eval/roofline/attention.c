@@ -10,7 +10,6 @@
 enum { QUERIES = 64, KEYS = 64, WARPS = 4, MOST_DEPTH = 128, WARP = 32 };
 enum { MASK_NONE, MASK_ROW, MASK_PAIRS, MASK_ANY };
 enum { PLAIN_MAC = 3 }; /* instructions of a multiply-add whose factors are read each time */
-#define MMA_SYNC 0.62
 
 /* Chunks of 16 bits that lie at multiples of 16 bytes. */
 static bool is_flash(pare_dtype type, int64_t depth, int64_t width)
@@ -49,7 +48,7 @@ static bool flash_grid(const pare_roofline_maker *m, const pare_attention_views 
                          .tensor = row.mma * 16 * 8 * 16,
                          .shared =
                              2.0 * KEYS * d * 2 * (1 + WARPS), /* written once, read by each warp */
-                         .rate = MMA_SYNC * m->spec->macs_f16,
+                         .rate = PARE_MMA_SYNC * m->spec->macs_f16,
                          .reached = m->spec->reached};
     return true;
 }

@@ -21,7 +21,6 @@ enum {
     WGMMA_WARPS = 8,
     WGMMA_SUM = 20
 };
-#define MMA_SYNC 0.62 /* of wgmma's rate (arXiv 2402.13499, 2501.12084) */
 
 /* The epilogue of a tile's kernel (gemm/epilogue.cuh, tile_epilogue). */
 enum { CLAMP, CLAMP_RESIDUAL, ANY, PARTIAL, BOUNDS, BOUNDS_RESIDUAL };
@@ -105,7 +104,7 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
     pare_roofline_step made = {.dtype = p->type};
     const double partial = splits > 1 ? splits * p->batches * p->rows * p->columns * 4 : 0;
     if (!tile_grid(spec, counts, p, t, splits, &g)) return;
-    g.rate = MMA_SYNC * (size_of(p->type) == 1 ? spec->macs_s8 : spec->macs_f16);
+    g.rate = PARE_MMA_SYNC * (size_of(p->type) == 1 ? spec->macs_s8 : spec->macs_f16);
     pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes + partial, &made);
     if (splits > 1) pare_bytes_add(spec, partial, &made); /* the parts are added up */
     if (out->launches && made.seconds >= out->seconds) return;
