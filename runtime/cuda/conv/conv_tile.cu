@@ -31,14 +31,14 @@ typedef struct conv_tile_args {
     conv_class of[MOST_CLASSES];
 } conv_tile_args;
 
-/* W (filters, channels, taps) as the rows of its classes: tap t of filter m and channel c at
-   base[t]
-   + c row[t] + m of dX (turned), + m row[t] + c of Y; base -1: no position meets it. */
+/* W (filters, channels, taps) as the rows of its classes. Tap t of filter m and channel c is at
+   base[t] + m row[t] + c, of dX (turned) at base[t] + c row[t] + m. base -1: no position meets it.
+   tf32: numbers are rounded to it. */
 typedef struct weights_turn {
     const void *from;
     void *to;
     int filters, channels, taps;
-    bool turned, tf32; /* tf32: and rounded */
+    bool turned, tf32;
     int base[PARE_CUDA_MOST_TAPS], row[PARE_CUDA_MOST_TAPS];
 } weights_turn;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a block of threads sums a tile of Y on tensor cores. Depth runs through shared memory 64
-   bytes at a time in four stages, filled by asynchronous copies three steps ahead; ldmatrix and
-   mma.sync read bytes alike whether they hold 64 8-bit or 32 16-bit numbers. Rows in shared memory
-   are 80 bytes apart, so that the eight rows of an ldmatrix fall into different banks; W's are in
-   an order that gives a thread sums of four neighbouring columns. Where a row's bytes are is found
-   once a block; a step of depth adds to pointers, and of a picture tests one bit a row. Each byte
-   of X is read once a tile of columns, each of W once a tile of rows. */
+/* How a block of threads sums a tile of Y, on tensor cores but for f32. Depth runs through shared
+   memory 64 bytes at a time in four stages, filled by asynchronous copies three steps ahead;
+   ldmatrix and mma.sync read bytes alike whether they hold 64 8-bit or 32 16-bit numbers. Rows in
+   shared memory are 80 bytes apart, so that the eight rows of an ldmatrix fall into different
+   banks; W's are in an order that gives a thread sums of four neighbouring columns. Where a row's
+   bytes are is found once a block; a step of depth adds to pointers, and of a picture tests one bit
+   a row. Each byte of X is read once a tile of columns, each of W once a tile of rows. */
 #ifndef PARE_RUNTIME_CUDA_GEMM_TILE_CUH
 #define PARE_RUNTIME_CUDA_GEMM_TILE_CUH
 
