@@ -323,7 +323,9 @@ static pare_status put_place(facts *f, const pare_trainer *t)
     add_plan(&sum, t->check.plan);
     add_plan(&sum, t->teacher.plan);
     if (t->pipeline) PARE_TRY(pare_comm_sum_hash(t->options.comm, &sum));
-    PARE_TRY(put(f, "device", t->options.device ? t->options.device->name : "cpu"));
+    const pare_device *device = t->options.device;
+    PARE_TRY(put(f, "device", device ? device->name : "cpu"));
+    PARE_TRY(put(f, "TF32", device && device->tf32 ? "on" : "off"));
     PARE_TRY(put(f, "instruction set", pare_cpu_isa_name()));
     return put_hash(f, "choice of kernels", "", sum);
 }

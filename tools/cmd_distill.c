@@ -27,7 +27,7 @@ typedef struct distill_options {
     int64_t steps, validate_every, patience, seed;
     int zeros, precision, parallel;
     pare_checkpoint_options checkpoint;
-    bool external_data;
+    bool external_data, tf32;
 } distill_options;
 
 #define OPTIONS distill_options
@@ -57,6 +57,7 @@ static const pare_option table[] = {
     PARE_OPT_CHOICE("precision", "f32|bf16|fp16", precision,
                     "what tensors between operators are rounded to in training; weights and sums "
                     "stay f32 (f32); fp16 needs a GPU, and scales the loss"),
+    PARE_OPT_TF32,
     PARE_OPT_CHOICE("qat", "int8", qat.on,
                     "quantize the student as 'pare quantize' does, or take one that is quantized, "
                     "and train it so"),
@@ -117,6 +118,10 @@ static pare_status check(pare_tool *tool, const void *options)
         return PARE_FAIL(tool->ctx, USAGE,
                          "distill: --qat and --precision exclude each other: between the steps of "
                          "integers, training computes in f32, as the INT8 file does");
+    if (o->qat.on >= 0 && o->tf32)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "distill: --qat and --tf32 exclude each other: TF32 does not hold what "
+                         "integers stand for");
     if (o->parallel && o->tensorboard)
         return PARE_FAIL(tool->ctx, USAGE,
                          "distill: --tensorboard and --parallel pipeline exclude each other: no "
@@ -200,6 +205,7 @@ static pare_status open_all(job *j)
     PARE_TRY(pare_distill_check_ranks(ctx, j->teacher, j->student, j->source.data, &j->options));
     PARE_TRY(pare_tool_open_device(j->tool));
     j->options.device = j->tool->device;
+    if (j->o->tf32) pare_tool_allow_tf32(j->tool);
     PARE_TRY(pare_qat_make(&j->qat, j->student));
     PARE_TRY(pare_qat_settle(&j->qat, &j->options));
     pare_distill_log_open(&j->log, j->tool, j->o->log, j->o->tensorboard);
@@ -219,6 +225,7 @@ static const char *recipe_of(job *j)
     if (text && d->precision != PARE_TRAIN_F32)
         text = pare_arena_printf(arena, "%s precision=%s", text,
                                  d->precision == PARE_TRAIN_BF16 ? "bf16" : "fp16");
+    if (text && d->device && d->device->tf32) text = pare_arena_printf(arena, "%s tf32", text);
     if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);
     return text;
 }

@@ -49,8 +49,8 @@ typedef struct pare_option {
 #define PARE_OPT_FLAG(name, field, help) PARE_OPT_ROW(0, FLAG, name, NULL, field, 0, 0, help)
 #define PARE_OPT_TF32                                                                              \
     PARE_OPT_FLAG("tf32", tf32,                                                                    \
-                  "let a GPU's libraries round the factors of f32 products to TF32, 10 bits "      \
-                  "behind the point: faster, less exact")
+                  "let a GPU round the factors of f32 products to TF32, 10 bits behind the "       \
+                  "point, where its kernels can: faster, less exact")
 #define PARE_OPT_INT(name, value, field, low, high, help)                                          \
     PARE_OPT_ROW(0, INT, name, value, field, low, high, help)
 #define PARE_OPT_REAL(name, value, field, low, high, help)                                         \

@@ -35,7 +35,9 @@ set(CUDA
   comm/rank_sum.cu
   conv/conv_direct.cu
   conv/conv_float.cu
+  conv/conv_grad_weight.cu
   conv/conv_stem.cu
+  conv/conv_tile.cu
   gemm/blas_epilogue.cu
   gemm/gemm.cu
   gemm/gemm_f32.cu

@@ -39,6 +39,12 @@ check prune_cnn "$pare" prune "$zoo/cnn.onnx" -o half.onnx --macs 0.5
 check cnn_cpu $cnn -o half.cpu.onnx --json cpu.json --device cpu
 check cnn_cuda $cnn -o half.cuda.onnx --json cnn.json --device cuda
 check cnn_near_the_cpu near cnn.json cpu.json 1e-4
+check tf32 $cnn -o half.tf32.onnx --json tf32.json --device cuda --tf32
+check tf32_said grep -q '"tf32": *true' tf32.json
+check tf32_again $cnn -o again.onnx --device cuda --tf32
+check tf32_bytes cmp half.tf32.onnx again.onnx
+check tf32_rounds sh -c '! cmp -s half.tf32.onnx half.cuda.onnx'
+check tf32_near near tf32.json cnn.json 0.01
 
 # killed after a step, then on to the end
 resumed="$distill -o part.onnx --device cuda --checkpoint ck --checkpoint-every 1 --log part.jsonl"
@@ -47,6 +53,9 @@ while [ "$(cat part.jsonl 2>/dev/null | wc -l)" -lt 3 ] && kill -0 $! 2>/dev/nul
 kill -KILL $! 2>/dev/null
 wait $! 2>/dev/null
 check was_killed test $? = 137
+check with_tf32 sh -c '! "$@"' sh $resumed --resume --tf32
+cp out said
+check is_not_the_same grep -q "its TF32 is off, this run's is on" said
 check resumed $resumed --resume
 cp out said
 check continues grep -q 'training continues after step' said

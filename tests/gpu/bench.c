@@ -202,7 +202,13 @@ static void product_run(bench *b, const char *suite, const bench_product *p)
     }
 }
 
-static void convolution_run(bench *b, const int *c, int64_t batch)
+static void training_run(bench *b, const bench_product *p)
+{
+    for (int t = 0; t < 3; t++)
+        if (bench_may_start(b)) bench_train(b, "train", p, t ? PARE_f32 : PARE_f16, t == 2);
+}
+
+static void convolution_run(bench *b, const char *suite, const int *c, int64_t batch)
 {
     char name[64];
     int64_t out = (c[0] + c[2] / 2 * 2 - c[2]) / c[3] + 1;
@@ -211,7 +217,10 @@ static void convolution_run(bench *b, const int *c, int64_t batch)
         false};
     snprintf(name, sizeof name, "conv%dx%d/%d %dx%d %d-%d", c[2], c[2], c[3], c[0], c[0], c[1],
              c[4]);
-    product_run(b, "conv", &p);
+    if (!strcmp(suite, "train"))
+        training_run(b, &p);
+    else
+        product_run(b, suite, &p);
 }
 
 static void matrix_run(bench *b, const int *m, int64_t batch)
@@ -246,14 +255,14 @@ static const int *batches(const bench *b, int *count)
     return b->tiny ? tiny_batches : b->longer ? long_batches : short_batches;
 }
 
-static void convolutions_run(bench *b)
+static void convolutions_run(bench *b, const char *suite)
 {
     int count;
     const int *batch = batches(b, &count);
     const int(*list)[5] = b->tiny ? tiny_convolutions : convolutions;
     int n = (int)(b->tiny ? sizeof tiny_convolutions : sizeof convolutions) / (int)sizeof *list;
     for (int i = 0; i < count; i++)
-        for (int c = 0; c < n; c++) convolution_run(b, list[c], batch[i]);
+        for (int c = 0; c < n; c++) convolution_run(b, suite, list[c], batch[i]);
 }
 
 static void matrices_run(bench *b)
@@ -325,7 +334,8 @@ static void suites_run(bench *b, char **suites, int count)
             bench_rounding(b);
             continue;
         }
-        if (!strcmp(suites[i], "conv")) convolutions_run(b);
+        if (!strcmp(suites[i], "conv") || !strcmp(suites[i], "train"))
+            convolutions_run(b, suites[i]);
         if (!strcmp(suites[i], "matmul")) matrices_run(b);
         if (!strcmp(suites[i], "sparse")) sparse_run(b);
         if (!strcmp(suites[i], "memory")) bench_memory(b);
@@ -353,7 +363,7 @@ static void bench_close(bench *b, pare_blas *blas)
 
 static const char usage[] =
     "usage: gpu_bench [--csv FILE] [--tiny | --long] [--seconds S] [--libraries DIR:DIR...]\n"
-    "                 [--info] rounding|conv|matmul|sparse|memory...\n";
+    "                 [--info] rounding|conv|train|matmul|sparse|memory...\n";
 static const struct option options[] = {{"csv", 1, NULL, 'c'},
                                         {"tiny", 0, NULL, 't'},
                                         {"long", 0, NULL, 'l'},

@@ -66,6 +66,9 @@ void bench_failed(bench *b, const char *suite, const char *name, int64_t batch, 
 
 /* Our kernels, each that takes the product, and cuBLASLt's best of 8. */
 void bench_ours(bench *b, const char *suite, const bench_product *p, pare_dtype type);
+/* Conv of computed weights and both gradients, on the kernel that a plan takes; f32 as TF32, too.
+ */
+void bench_train(bench *b, const char *suite, const bench_product *p, pare_dtype type, bool tf32);
 void bench_blas(bench *b, const char *suite, const bench_product *p, pare_dtype type);
 void bench_memory(bench *b);
 /* Says how cuBLASLt rounds an s8 result. */

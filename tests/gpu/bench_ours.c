@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One product as a node of the runtime, on every kernel of the device that takes it: ReLU and a
-   bias after it, weights packed before, activations N, H, W, C. */
+   bias after it, weights packed before, activations N, H, W, C. Then a convolution as a training
+   has it, whose weights are computed, and its gradients, each on the kernel that a plan takes. */
 #include "runtime/ops/ops.h"
 #include "tests/gpu/bench.h"
 
@@ -14,6 +15,7 @@ typedef struct ours {
     pare_arena arena;
     pare_view in[INPUTS], out;
     void *x[BENCH_SETS], *y[BENCH_SETS], *scratch;
+    void *second; /* input 1 where it is no constant, or NULL */
     int in_count, sets;
     const pare_kernel *kernel;
     pare_prep prep;
@@ -110,6 +112,7 @@ static void ours_close(ours *o)
         (void)cudaFree(o->x[s]);
         (void)cudaFree(o->y[s]);
     }
+    (void)cudaFree(o->second);
     pare_arena_free(&o->arena);
     pare_model_free(o->model);
 }
@@ -128,6 +131,7 @@ static pare_status constants_place(bench *b, ours *o)
 {
     memcpy(o->call_in, o->in, sizeof o->in);
     o->call_out = o->out;
+    if (o->second) o->call_in[1].data = o->second;
     for (int i = 1; i < o->in_count; i++)
         if (o->in[i].data && !(o->prep.packed & 1u << i))
             PARE_TRY(pare_device_copy(&b->ctx, b->device, &o->call_in[i].data, o->in[i].data,
@@ -139,7 +143,7 @@ static pare_status constants_place(bench *b, ours *o)
 static void constants_free(bench *b, ours *o)
 {
     for (int i = 1; i < o->in_count; i++)
-        if (o->call_in[i].data != o->in[i].data)
+        if (o->call_in[i].data != o->in[i].data && o->call_in[i].data != o->second)
             b->device->backend->free(b->device, o->call_in[i].data);
     (void)cudaFree(o->scratch);
     o->scratch = NULL;
@@ -167,10 +171,10 @@ static pare_status kernel_measure(bench *b, ours *o, bench_times *times)
     return st;
 }
 
+/* first: on the first kernel that takes the node alone. */
 static void kernels_run(bench *b, ours *o, const char *suite, const bench_product *p,
-                        pare_dtype type)
+                        const char *name, bool first)
 {
-    const char *name = pare_type(type)->name;
     for (const pare_kernel *const *it = pare_op_of(o->node)->cuda; *it; it++) {
         bench_times times;
         char who[96];
@@ -192,6 +196,7 @@ static void kernels_run(bench *b, ours *o, const char *suite, const bench_produc
         else
             bench_line(b, suite, p->name, p->batch, name, who, &times,
                        2.0 * (double)(p->rows * p->depth * p->columns), false);
+        if (first) return;
     }
 }
 
@@ -202,8 +207,60 @@ void bench_ours(bench *b, const char *suite, const bench_product *p, pare_dtype 
     pare_status st = node_make(b, &o, p, type);
     if (st == PARE_OK) st = memory_make(b, &o);
     if (st == PARE_OK)
-        kernels_run(b, &o, suite, p, type);
+        kernels_run(b, &o, suite, p, pare_type(type)->name, false);
     else
         bench_failed(b, suite, p->name, p->batch, pare_type(type)->name, "pare");
     ours_close(&o);
+}
+
+/* --- convolutions of a training --- */
+
+static const char *const train_ops[] = {"Conv", "ConvGradInput", "ConvGradWeight"};
+enum { CONV, GRAD_INPUT, GRAD_WEIGHT, TRAIN_OPS };
+
+/* (x, w) -> y, (dy, w) -> dx, (dy, x) -> dw */
+static pare_status train_make(bench *b, ours *o, const bench_product *p, pare_dtype type, int op)
+{
+    const int64_t side = p->side, out = (side + p->kernel / 2 * 2 - p->kernel) / p->stride + 1,
+                  pad = p->kernel / 2;
+    const int64_t x[4] = {p->batch, p->channels, side, side},
+                  w[4] = {p->columns, p->channels, p->kernel, p->kernel},
+                  y[4] = {p->batch, p->columns, out, out};
+    pare_value *made;
+    PARE_TRY(pare_model_new(&b->ctx, &o->model, "bench"));
+    PARE_TRY(pare_model_set_opset(o->model, "", 20));
+    PARE_TRY(pare_value_new(o->model->graph, &made, "y"));
+    PARE_TRY(pare_node_new(o->model->graph, &o->node, 0, train_ops[op], op ? PARE_DOMAIN : "",
+                           p->name, NULL, 0, &made, 1));
+    PARE_TRY(input_add(b, o, type, 4, op == CONV ? x : y, false));
+    PARE_TRY(input_add(b, o, type, 4, op == GRAD_WEIGHT ? x : w, op != GRAD_WEIGHT));
+    PARE_TRY(pare_node_set_ints(o->node, "pads", (int64_t[]){pad, pad, pad, pad}, 4));
+    PARE_TRY(pare_node_set_ints(o->node, "strides", (int64_t[]){p->stride, p->stride}, 2));
+    if (op) PARE_TRY(pare_node_set_ints(o->node, "shape", op == GRAD_WEIGHT ? w : x, 4));
+    PARE_TRY(pare_op_of(o->node)->infer(o->node));
+    pare_view_set(&o->out, made->dtype, &made->shape, op != GRAD_WEIGHT);
+    o->in[1].data = NULL; /* computed */
+    return bench_random(b, &o->second, type, pare_view_bytes(&o->in[1]));
+}
+
+void bench_train(bench *b, const char *suite, const bench_product *p, pare_dtype type, bool tf32)
+{
+    const char *kind = tf32 ? "tf32" : pare_type(type)->name;
+    b->device->tf32 = tf32;
+    for (int op = 0; op < TRAIN_OPS; op++) {
+        ours o = {0};
+        char name[96];
+        bench_product of = *p;
+        of.name = name;
+        snprintf(name, sizeof name, "%s %s", train_ops[op], p->name);
+        pare_arena_init(&o.arena, &b->ctx);
+        pare_status st = train_make(b, &o, &of, type, op);
+        if (st == PARE_OK) st = memory_make(b, &o);
+        if (st == PARE_OK)
+            kernels_run(b, &o, suite, &of, kind, true);
+        else
+            bench_failed(b, suite, name, p->batch, kind, "pare");
+        ours_close(&o);
+    }
+    b->device->tf32 = false;
 }

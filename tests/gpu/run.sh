@@ -263,7 +263,7 @@ sanitize() { # LIST: prints lines of sanitize_run
 }
 stage_sanitizer() { sanitize sanitized; }
 
-stage_bench() { bench rounding memory sparse matmul conv; }
+stage_bench() { bench rounding memory sparse matmul conv train; }
 bench() { # SUITE...
     [ $long = 1 ] && choice=--long || choice=
     [ -n "$tiny" ] && choice=--tiny

@@ -149,6 +149,24 @@ MMA_F16(mma_f16, simt_mma_m16n8k16_f16, false, 0.125f, 4.0f)
 MMA_F16(mma_f16_subnormal, simt_mma_m16n8k16_f16, false, 0x1p-24f, 2.0f)
 MMA_F16(mma_bf16, simt_mma_m16n8k16_bf16, true, 0x1p-30f, 0x1p20f)
 
+// An integer from -16 to 15 times `unit`, as TF32.
+SIMT_INLINE unsigned tf32(unsigned a, float unit)
+{
+    return simt_to_tf32((float)((int)(a >> 3 & 31u) - 16) * unit);
+}
+
+static __global__ void row_mma_tf32(uint64_t *out, const unsigned *in)
+{
+    const float a_unit = 0x1p-40f, b_unit = 0x1p38f;
+    THREAD;
+    unsigned fa[4] = {tf32(a, a_unit), tf32(b, a_unit), tf32(c, a_unit), tf32(a ^ b, a_unit)};
+    unsigned fb[2] = {tf32(b ^ c, b_unit), tf32(a ^ c, b_unit)};
+    float fd[4];
+    for (int i = 0; i < 4; i++) fd[i] = (float)S(a << i) * (a_unit * b_unit);
+    simt_mma_m16n8k8_tf32(fd, fa, fb);
+    for (int i = 0; i < 4; i++) out[i * n + t] = word(fd[i]);
+}
+
 // --- sparse tensor cores: metadata of random pairs ---
 
 // Eight pairs of ascending places.

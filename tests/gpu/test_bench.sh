@@ -12,7 +12,7 @@ say() { # NAME REASON: PASS where the reason is empty
     if [ -z "$2" ]; then echo "PASS $1"; else echo "FAIL $1: $2" && status=1; fi
 }
 
-SIMT_LEAKS=1 "$bench" --tiny --csv "$folder/a.csv" rounding conv matmul sparse memory >"$folder/out" 2>&1
+SIMT_LEAKS=1 "$bench" --tiny --csv "$folder/a.csv" rounding conv train matmul sparse memory >"$folder/out" 2>&1
 say runs "$([ $? = 0 ] || tail -2 "$folder/out")"
 say rounding "$(grep -q '^PASS rounding: cuBLASLt rounds s8 results halves to even$' "$folder/out" ||
     cat "$folder/out")"
@@ -23,6 +23,9 @@ say every_type_is_there "$([ "$(count ',s8,pare:')" -gt 2 ] && [ "$(count ',f16,
     cut -d, -f1-5 "$folder/a.csv" | grep pare: | tr '\n' ' ')"
 say sparse_kernels_are_there "$([ "$(count '^sparse,.*pare:cuda_matmul_sparse_64x64,')" = 2 ] ||
     grep ^sparse "$folder/a.csv" | cut -d, -f1-5 | tr '\n' ' ')"
+say training_is_there "$([ "$(count '^train,ConvGrad.*,tf32,pare:cuda_conv_grad')" = 4 ] &&
+    [ "$(count '^train,')" = 18 ] && [ "$(count '^train,.*_tile,')" = 9 ] ||
+    grep ^train "$folder/a.csv" | cut -d, -f1-5 | tr '\n' ' ')"
 say cublaslt_is_there "$([ "$(count ',cublaslt')" = 13 ] || echo "$(count ',cublaslt') lines")"
 
 "$bench" --tiny --seconds 0 --csv "$folder/b.csv" matmul >"$folder/out"

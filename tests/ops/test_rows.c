@@ -31,6 +31,8 @@ static const char *const exempt[][2] = {
     {"onednn_conv_jit", "the other of the two"},
     {"quantize_nhwc", "reads one order and writes the other: cpu/test_quantize.c"},
     {"cuda_quantize_nhwc", "the same"},
+    {"cuda_conv_grad_weight_tile",
+     "reads N, H, W, C and writes weights, which are row-major: cuda/test_conv_grad.c"},
     {"cublaslt_2", "the emulated cuBLASLt offers two algorithms"},
     {"cublaslt_3", "the same"},
     {"cublaslt_4", "the same"},

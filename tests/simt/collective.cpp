@@ -175,6 +175,26 @@ void do_mma_k16(unsigned lanes, void *const arg[32])
     });
 }
 
+// One number a word: a[r] holds columns t + 4 (r / 2), b[r] rows t + 4 r.
+void do_mma_k8(unsigned lanes, void *const arg[32])
+{
+    need_all(lanes, "mma.sync.m16n8k8");
+    float a[16][8], b[8][8];
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        unsigned g = l / 4, t = l % 4;
+        for (unsigned r = 0; r < 4; r++) a[g + r % 2 * 8][t + r / 2 * 4] = simt_bits<float>(m.a[r]);
+        for (unsigned r = 0; r < 2; r++) b[g][t + r * 4] = simt_bits<float>(m.b[r]);
+    });
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        for (unsigned i = 0; i < 4; i++) {
+            const float *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
+            float *d = static_cast<float *>(m.d) + i, sum = *d;
+            for (int k = 0; k < 8; k++) sum += row[k] * column[k];
+            *d = sum;
+        }
+    });
+}
+
 // The place that kept number i (0, 1) of group `group` in a word of metadata has among four.
 unsigned place_of(unsigned meta, unsigned group, unsigned i)
 {
@@ -333,6 +353,15 @@ void simt_mma_k16(float d[4], const unsigned a[4], const unsigned b[2], simt_ope
     mma m = {d, a, b, type, 0};
     simt_collective(0xffffffffu, &m, do_mma_k16, type == SIMT_F16 ? "mma f16" : "mma bf16", file,
                     line);
+}
+
+void simt_mma_k8(float d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
+                 const char *file, int line)
+{
+    mma m = {d, a, b, type, 0};
+    if ((a[0] | a[1] | a[2] | a[3] | b[0] | b[1]) & 0x1fffu)
+        simt_fault("mma tf32 at %s:%d: a factor has bits that TF32 has not", file, line);
+    simt_collective(0xffffffffu, &m, do_mma_k8, "mma tf32", file, line);
 }
 
 void simt_mma_sp_k64(int d[4], const unsigned a[4], const unsigned b[4], unsigned meta,

@@ -32,8 +32,8 @@ cudaError_t simt_test_exchange(int *out, cudaStream_t stream);
 /* tensor.cu: d (16, 8) += a (16, k) b (8, k): operands as rows of 32 (s8, u8) or 16 (f16, bf16) */
 cudaError_t simt_test_mma_s8(int32_t *d, const void *a, const void *b, int is_unsigned,
                              cudaStream_t stream);
-cudaError_t simt_test_mma_f16(float *d, const void *a, const void *b, int is_bf16,
-                              cudaStream_t stream);
+cudaError_t simt_test_mma_float(float *d, const void *a, const void *b, int kind,
+                                cudaStream_t stream);
 /* a: rows of 8 words that hold what is kept; b: rows of 16 words of full depth; meta: a word a
    lane. is_unsigned, is_bf16: b, or both. */
 cudaError_t simt_test_mma_sp_s8(int32_t *d, const void *a, const void *b, const unsigned *meta,

@@ -262,11 +262,13 @@ unsigned long long atomicCAS(unsigned long long *address, unsigned long long exp
 
 /* --- tensor cores, ldmatrix, asynchronous copies: as runtime/cuda/device/simt.h says --- */
 
-enum simt_operand { SIMT_S8S8, SIMT_U8S8, SIMT_F16, SIMT_BF16, SIMT_S8U8 };
+enum simt_operand { SIMT_S8S8, SIMT_U8S8, SIMT_F16, SIMT_BF16, SIMT_S8U8, SIMT_TF32 };
 void simt_mma_k32(int d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
                   const char *file, int line);
 void simt_mma_k16(float d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
                   const char *file, int line);
+void simt_mma_k8(float d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
+                 const char *file, int line);
 void simt_mma_sp_k64(int d[4], const unsigned a[4], const unsigned b[4], unsigned meta,
                      simt_operand type, const char *file, int line);
 void simt_mma_sp_k32(float d[4], const unsigned a[4], const unsigned b[4], unsigned meta,
@@ -286,6 +288,7 @@ SIMT_MMA(simt_mma_m16n8k32_s8s8, int, simt_mma_k32, SIMT_S8S8)
 SIMT_MMA(simt_mma_m16n8k32_u8s8, int, simt_mma_k32, SIMT_U8S8)
 SIMT_MMA(simt_mma_m16n8k16_f16, float, simt_mma_k16, SIMT_F16)
 SIMT_MMA(simt_mma_m16n8k16_bf16, float, simt_mma_k16, SIMT_BF16)
+SIMT_MMA(simt_mma_m16n8k8_tf32, float, simt_mma_k8, SIMT_TF32)
 
 #define SIMT_MMA_SP(name, T, function, type)                                                       \
     static inline void name(T d[4], const unsigned a[4], const unsigned b[4], unsigned meta,       \

@@ -85,6 +85,12 @@ SIMT_INLINE unsigned simt_saturate_u8x4(const int v[4])
         r |= static_cast<unsigned>(v[i] < 0 ? 0 : v[i] > 255 ? 255 : v[i]) << 8 * i;
     return r;
 }
+/* Half a unit of the tenth bit carries; Inf stays, NaN is a NaN. */
+SIMT_INLINE unsigned simt_to_tf32(float v)
+{
+    const unsigned bits = __float_as_uint(v);
+    return v != v ? 0x7fffe000u : (bits + 0x1000u) & ~0x1fffu;
+}
 SIMT_INLINE unsigned simt_permute_bytes(unsigned a, unsigned b, unsigned selector)
 {
     unsigned r = __byte_perm(a, b, selector);

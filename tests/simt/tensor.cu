@@ -18,14 +18,17 @@ static __global__ void mma_s8(int *d, const unsigned *a, const unsigned *b, int 
     for (int i = 0; i < 4; i++) d[(g + i / 2 * 8) * 8 + t * 2 + i % 2] = fd[i];
 }
 
-static __global__ void mma_f16(float *d, const unsigned *a, const unsigned *b, int is_bf16)
+// kind: 0 f16, 1 bf16, 2 TF32
+static __global__ void mma_float(float *d, const unsigned *a, const unsigned *b, int kind)
 {
     int lane = (int)threadIdx.x, g = lane / 4, t = lane % 4;
     unsigned fa[4] = {a[g * 8 + t], a[(g + 8) * 8 + t], a[g * 8 + t + 4], a[(g + 8) * 8 + t + 4]};
     unsigned fb[2] = {b[g * 8 + t], b[g * 8 + t + 4]};
     float fd[4];
     for (int i = 0; i < 4; i++) fd[i] = d[(g + i / 2 * 8) * 8 + t * 2 + i % 2];
-    if (is_bf16)
+    if (kind == 2)
+        simt_mma_m16n8k8_tf32(fd, fa, fb);
+    else if (kind)
         simt_mma_m16n8k16_bf16(fd, fa, fb);
     else
         simt_mma_m16n8k16_f16(fd, fa, fb);
@@ -168,11 +171,11 @@ extern "C" cudaError_t simt_test_mma_s8(int32_t *d, const void *a, const void *b
                 is_unsigned);
     return cudaGetLastError();
 }
-extern "C" cudaError_t simt_test_mma_f16(float *d, const void *a, const void *b, int is_bf16,
-                                         cudaStream_t stream)
+extern "C" cudaError_t simt_test_mma_float(float *d, const void *a, const void *b, int kind,
+                                           cudaStream_t stream)
 {
-    SIMT_LAUNCH(mma_f16, dim3(1), dim3(32), 0, stream, d, (const unsigned *)a, (const unsigned *)b,
-                is_bf16);
+    SIMT_LAUNCH(mma_float, dim3(1), dim3(32), 0, stream, d, (const unsigned *)a,
+                (const unsigned *)b, kind);
     return cudaGetLastError();
 }
 extern "C" cudaError_t simt_test_mma_sp_s8(int32_t *d, const void *a, const void *b,

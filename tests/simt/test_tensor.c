@@ -54,12 +54,34 @@ static void mma_f16_and_bf16_multiply_16x8x16(void **state)
             }
         void *da = device_copy(a, sizeof a), *db = device_copy(b, sizeof b),
              *dd = device_copy(d, sizeof d);
-        CUDA_OK(simt_test_mma_f16(dd, da, db, is_bf16, NULL));
+        CUDA_OK(simt_test_mma_float(dd, da, db, is_bf16, NULL));
         device_fetch(d, dd, sizeof d);
         CUDA_OK(cudaFree(da));
         CUDA_OK(cudaFree(db));
         assert_memory_equal(d, wanted, sizeof d);
     }
+}
+
+/* The same of one number a word. */
+static void mma_tf32_multiplies_16x8x8(void **state)
+{
+    float a[16][8], b[8][8], d[16][8], wanted[16][8];
+    uint32_t seed = 6;
+    (void)state;
+    for (int i = 0; i < 16 * 8; i++) a[i / 8][i % 8] = (float)(test_random(&seed) % 1025) - 512;
+    for (int i = 0; i < 8 * 8; i++)
+        b[i / 8][i % 8] = ((float)(test_random(&seed) % 33) - 16) * 0x1p-9f;
+    for (int i = 0; i < 16 * 8; i++) {
+        wanted[i / 8][i % 8] = d[i / 8][i % 8] = (float)(i - 60);
+        for (int k = 0; k < 8; k++) wanted[i / 8][i % 8] += a[i / 8][k] * b[i % 8][k];
+    }
+    void *da = device_copy(a, sizeof a), *db = device_copy(b, sizeof b),
+         *dd = device_copy(d, sizeof d);
+    CUDA_OK(simt_test_mma_float(dd, da, db, 2, NULL));
+    device_fetch(d, dd, sizeof d);
+    CUDA_OK(cudaFree(da));
+    CUDA_OK(cudaFree(db));
+    assert_memory_equal(d, wanted, sizeof d);
 }
 
 /* Places of two of four neighbours, the first below the second. */
@@ -224,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(mma_s8_and_u8_multiply_16x8x32),
         device_test(mma_f16_and_bf16_multiply_16x8x16),
+        device_test(mma_tf32_multiplies_16x8x8),
         device_test(sparse_mma_s8_multiplies_16x8x64),
         device_test(sparse_mma_f16_and_bf16_multiply_16x8x32),
         device_test(ldmatrix_hands_out_1_2_and_4_matrices),

@@ -8,11 +8,87 @@
 #include "runtime/cuda/gemm/sparse.h"
 #include "runtime/cuda/gemm/wgmma.h"
 
+#include <string.h>
+
 /* Strides of the last two axes; a missing one is 0. */
 void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel)
 {
     *row = v->rank > 3 ? v->stride[2] : 0;
     *pixel = v->stride[v->rank - 1];
+}
+
+pare_cuda_conv_parts pare_cuda_conv_parts_of(const pare_prep *p)
+{
+    if (!strcmp(p->node->op_type, "ConvGradWeight"))
+        return (pare_cuda_conv_parts){PARE_CUDA_CONV_DW, &p->in[1], &p->in[0], &p->out[0]};
+    if (!strcmp(p->node->op_type, "ConvGradInput"))
+        return (pare_cuda_conv_parts){PARE_CUDA_CONV_DX, &p->out[0], &p->in[0], &p->in[1]};
+    return (pare_cuda_conv_parts){PARE_CUDA_CONV_Y, &p->in[0], &p->out[0], &p->in[1]};
+}
+
+pare_status pare_cuda_conv_window(const pare_prep *p, pare_window *out)
+{
+    const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
+    pare_shape shape = {.rank = a.x->rank};
+    memcpy(shape.dim, a.x->dim, sizeof shape.dim);
+    return pare_window_read(p->node, &shape, a.w->dim + 2, out);
+}
+
+/* Are channels together, and do other axes begin at chunks of `lot` elements? */
+static bool picture_fits(const pare_view *v, int lot, int64_t stride[3])
+{
+    static const int axis[3] = {0, 2, 3};
+    bool fits = v->rank == 4 && v->dim[1] % lot == 0 && v->stride[1] == 1;
+    for (int i = 0; i < 3 && fits; i++) {
+        stride[i] = v->dim[axis[i]] == 1 ? 0 : v->stride[axis[i]];
+        fits = v->dim[axis[i]] > 0 && stride[i] % lot == 0;
+    }
+    return fits && (double)v->dim[0] * (double)v->dim[2] * (double)v->dim[3] < INT32_MAX / 2;
+}
+
+static bool is_row_major(const pare_view *v)
+{
+    int64_t count = 1;
+    for (int i = v->rank - 1; i >= 0; i--) {
+        if (v->dim[i] != 1 && v->stride[i] != count) return false;
+        count *= v->dim[i];
+    }
+    return count > 0 && count <= INT32_MAX / 8;
+}
+
+/* Do 32 bits hold the bytes from a window's first tap to its last? */
+static bool taps_fit(const pare_window *w, const int64_t stride[3])
+{
+    double bytes = 0;
+    for (int i = 1; i < 3; i++) {
+        if (w->stride[i] > INT16_MAX || w->begin[i] > INT16_MAX || w->begin[i] < -INT16_MAX ||
+            w->dilation[i] > INT16_MAX)
+            return false;
+        bytes += (double)(w->kernel[i] * w->dilation[i]) * (double)stride[i] * sizeof(float);
+    }
+    return bytes <= INT32_MAX / 2;
+}
+
+bool pare_cuda_conv_shape_read(const pare_prep *p, pare_cuda_conv_shape *s)
+{
+    const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
+    const int lot = pare_cuda_can_float(p, 2) ? PARE_CUDA_CHUNK / pare_cuda_bytes(a.x->dtype) : 0;
+    if (!lot || p->out[0].dtype != p->in[0].dtype || a.w->rank != 4 || !is_row_major(a.w) ||
+        !picture_fits(a.x, lot, s->x) || !picture_fits(a.y, lot, s->y) ||
+        !pare_cuda_readable(p, pare_cuda_conv_window(p, &s->win)))
+        return false;
+    s->images = (int)a.x->dim[0];
+    s->channels = (int)a.w->dim[1], s->filters = (int)a.w->dim[0];
+    s->taps = (int)(a.w->dim[2] * a.w->dim[3]);
+    return s->win.group == 1 && s->taps <= PARE_CUDA_MOST_TAPS && s->channels == a.x->dim[1] &&
+           s->filters == a.y->dim[1] && taps_fit(&s->win, s->x) && taps_fit(&s->win, s->y) &&
+           s->win.out[1] == a.y->dim[2] && s->win.out[2] == a.y->dim[3];
+}
+
+int pare_cuda_conv_kind(const pare_prep *p)
+{
+    const pare_dtype type = p->in[0].dtype;
+    return type == PARE_f32 && p->device->tf32 ? PARE_CUDA_TF32 : (int)type;
 }
 
 /* A window of one pixel that visits each in turn reads a matrix: no position to work out. */
@@ -332,7 +408,8 @@ WGMMA(conv_wgmma_256x64, PARE_CUDA_256X64)
         &conv_wgmma_128x128, &conv_wgmma_256x128, &conv_wgmma_128x192, &conv_wgmma_128x64,         \
         &conv_wgmma_256x64, &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2,      \
         &pare_cuda_conv_lt_3
-const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_any, NULL};
+const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,
+                                             NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
 
 /* --- ConvTranspose: W is (channels, filters of a group, kernel...) --- */

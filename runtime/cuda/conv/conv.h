@@ -3,6 +3,7 @@
 #ifndef PARE_RUNTIME_CUDA_CONV_CONV_H
 #define PARE_RUNTIME_CUDA_CONV_CONV_H
 
+#include "runtime/cuda/device/kind.h"
 #include "runtime/cuda/gemm/prepack.h"
 
 #ifdef __cplusplus
@@ -21,11 +22,48 @@ bool pare_cuda_conv_read(const pare_prep *prep, pare_conv_args *a, pare_cuda_gem
 void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
                             const pare_cuda_gemm_args *p);
 
+/* What a node of a convolution makes of the two others: Conv, ConvGradInput, ConvGradWeight. */
+typedef enum pare_cuda_conv_makes {
+    PARE_CUDA_CONV_Y,  /* of x, w and, where there is one, bias */
+    PARE_CUDA_CONV_DX, /* of y (dY) and w */
+    PARE_CUDA_CONV_DW, /* of y (dY) and x */
+} pare_cuda_conv_makes;
+
+/* The pictures and weights of such a node, whichever of them it makes. */
+typedef struct pare_cuda_conv_parts {
+    pare_cuda_conv_makes makes;
+    const pare_view *x, *y, *w;
+} pare_cuda_conv_parts;
+
+enum { PARE_CUDA_CONV_BIAS = 2 }; /* among the inputs of a Conv */
+pare_cuda_conv_parts pare_cuda_conv_parts_of(const pare_prep *prep);
+/* The window of its forward convolution. */
+PARE_NODISCARD pare_status pare_cuda_conv_window(const pare_prep *prep, pare_window *out);
+
+/* Sizes of such a node whose pictures tiles read by chunks of 16 bytes along channels. Strides are
+   of images, lines and pixels in elements, 0 of an axis of length 1. */
+typedef struct pare_cuda_conv_shape {
+    pare_window win;
+    int images, channels, filters, taps;
+    int64_t x[3], y[3];
+} pare_cuda_conv_shape;
+
+/* Is it one: of one group, channels and filters in whole chunks, weights that are dense, counts
+   that 32 bits hold, PARE_CUDA_MOST_TAPS at most? */
+bool pare_cuda_conv_shape_read(const pare_prep *prep, pare_cuda_conv_shape *out);
+/* The kind of mma.cuh that its type is multiplied as: f32 is rounded to TF32 where the device
+   allows that. */
+int pare_cuda_conv_kind(const pare_prep *prep);
+
 /* Groups of few filters; depthwise windows of the common forms. */
 extern const pare_kernel pare_cuda_conv_direct, pare_cuda_conv_depthwise;
 /* Windows of one pixel on cuBLASLt, its algorithms in its order. */
 extern const pare_kernel pare_cuda_conv_lt_0, pare_cuda_conv_lt_1, pare_cuda_conv_lt_2,
     pare_cuda_conv_lt_3;
+/* Weights that are computed, in tiles (conv_tile.cu), and the gradient of weights
+   (conv_grad_weight.cu). */
+extern const pare_kernel pare_cuda_conv_tile, pare_cuda_conv_grad_input_tile,
+    pare_cuda_conv_grad_weight_tile;
 /* The last of Conv's kernels: takes every one of floats, weights that are computed, too. */
 extern const pare_kernel pare_cuda_conv_any;
 

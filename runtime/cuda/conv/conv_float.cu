@@ -8,19 +8,8 @@
    is atomic. */
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/device/common.cuh"
-#include "runtime/cuda/kernel.h"
-#include "runtime/ops/kernel.h"
-#include "runtime/ops/product.h"
-#include "runtime/ops/window.h"
 
 #include <limits.h>
-#include <string.h>
-
-typedef enum pare_cuda_conv_makes {
-    PARE_CUDA_CONV_Y,  /* of x, w and, where it is not NULL, bias */
-    PARE_CUDA_CONV_DX, /* of y (dY) and w */
-    PARE_CUDA_CONV_DW, /* of y (dY) and x */
-} pare_cuda_conv_makes;
 
 /* Three window axes (missing ones of length 1); channels and filters of one group. Strides of X or
    dX and of Y or dY: N, C, window axes; of W or dW: filters, channels, window axes. f32, f16 or
@@ -231,29 +220,14 @@ static cudaError_t conv_float_launch(const pare_cuda_conv_float *f, cudaStream_t
     return cudaGetLastError();
 }
 
-enum { MOST_SPLITS = 64, SPLIT_DEPTH = 2048, MOST_BLOCKS = 65535, BIAS = 2 };
+enum { MOST_SPLITS = 64, SPLIT_DEPTH = 2048, MOST_BLOCKS = 65535 };
 enum { MOST_COLUMNS = (int)MOST_BLOCKS * TILE };
-
-/* The pictures and weights of the node, whichever of them it makes. */
-typedef struct parts {
-    pare_cuda_conv_makes makes;
-    const pare_view *x, *y, *w;
-} parts;
-
-static parts parts_of(const pare_prep *p)
-{
-    if (!strcmp(p->node->op_type, "ConvGradWeight"))
-        return (parts){PARE_CUDA_CONV_DW, &p->in[1], &p->in[0], &p->out[0]};
-    if (!strcmp(p->node->op_type, "ConvGradInput"))
-        return (parts){PARE_CUDA_CONV_DX, &p->out[0], &p->in[0], &p->in[1]};
-    return (parts){PARE_CUDA_CONV_Y, &p->in[0], &p->out[0], &p->in[1]};
-}
 
 static bool conv_can(const pare_prep *p)
 {
-    const parts a = parts_of(p);
+    const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
     const int64_t group = pare_node_int(p->node, "group", 1);
-    const pare_view *bias = pare_operand(p->in, p->in_count, BIAS);
+    const pare_view *bias = pare_operand(p->in, p->in_count, PARE_CUDA_CONV_BIAS);
     if (!pare_cuda_can_float(p, 2) || a.x->rank < 3 || a.x->rank > 5 || group < 1) return false;
     if (bias && bias->dtype != p->in[0].dtype) return false;
     if (group * MOST_SPLITS > MOST_BLOCKS) return false;
@@ -267,12 +241,10 @@ static bool conv_can(const pare_prep *p)
     return a.w->dim[0] <= MOST_COLUMNS;
 }
 
-static pare_status window_set(pare_prep *p, const parts *a, pare_cuda_conv_float *f)
+static pare_status window_set(pare_prep *p, pare_cuda_conv_float *f)
 {
     pare_window win;
-    pare_shape shape = {.rank = a->x->rank};
-    memcpy(shape.dim, a->x->dim, sizeof shape.dim);
-    PARE_TRY(pare_window_read(p->node, &shape, a->w->dim + 2, &win));
+    PARE_TRY(pare_cuda_conv_window(p, &win));
     for (int i = 0; i < 3; i++) {
         f->in[i] = (int)win.in[i], f->out[i] = (int)win.out[i], f->kernel[i] = (int)win.kernel[i];
         f->stride[i] = (int)win.stride[i], f->dilation[i] = (int)win.dilation[i];
@@ -292,11 +264,11 @@ static int splits_of(const pare_cuda_conv_float *f)
 static pare_status conv_prepare(pare_prep *p)
 {
     pare_cuda_conv_float *f = (pare_cuda_conv_float *)pare_arena_alloc(p->arena, 1, sizeof *f);
-    const parts a = parts_of(p);
+    const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
     if (!f) return PARE_MEMORY;
     f->makes = a.makes;
     f->dtype = p->in[0].dtype;
-    PARE_TRY(window_set(p, &a, f));
+    PARE_TRY(window_set(p, f));
     f->n = (int)a.x->dim[0];
     f->channels = (int)a.w->dim[1];
     f->filters = (int)(a.w->dim[0] / f->groups);
@@ -314,7 +286,7 @@ static pare_status conv_run(const pare_call *c)
 {
     pare_cuda_conv_float f = *(const pare_cuda_conv_float *)c->state;
     const void *first = c->in[0].data, *second = c->in[1].data;
-    const pare_view *bias = pare_operand(c->in, c->in_count, BIAS);
+    const pare_view *bias = pare_operand(c->in, c->in_count, PARE_CUDA_CONV_BIAS);
     *(f.makes == PARE_CUDA_CONV_Y ? &f.x : &f.y) = first;
     *(f.makes == PARE_CUDA_CONV_DW ? &f.x : &f.w) = second;
     f.bias = bias ? bias->data : NULL;
@@ -327,5 +299,7 @@ const pare_kernel pare_cuda_conv_any = {
     .name = "cuda_conv_any", .can = conv_can, .prepare = conv_prepare, .run = conv_run};
 static const pare_kernel cuda_conv_grad = {
     .name = "cuda_conv_grad", .can = conv_can, .prepare = conv_prepare, .run = conv_run};
-const pare_kernel *const pare_cuda_conv_grad_input[] = {&cuda_conv_grad, NULL};
-const pare_kernel *const pare_cuda_conv_grad_weight[] = {&cuda_conv_grad, NULL};
+const pare_kernel *const pare_cuda_conv_grad_input[] = {&pare_cuda_conv_grad_input_tile,
+                                                        &cuda_conv_grad, NULL};
+const pare_kernel *const pare_cuda_conv_grad_weight[] = {&pare_cuda_conv_grad_weight_tile,
+                                                         &cuda_conv_grad, NULL};

@@ -100,7 +100,8 @@ SIMT_INLINE unsigned simt_xor_or(unsigned a, unsigned b, unsigned where)
     return r;
 }
 
-/* --- tensor cores: PTX ISA, "Matrix fragments for mma.m16n8k32" and "... m16n8k16" --- */
+/* --- tensor cores: PTX ISA, "Matrix fragments for mma.m16n8k32", "... m16n8k16" and
+   "... m16n8k8" --- */
 
 /* d (16 x 8, s32) += a (16 x 32, row) * b (32 x 8, column) */
 #define SIMT_MMA_K32(name, a_type, b_type)                                                         \
@@ -125,6 +126,23 @@ SIMT_MMA_K32(simt_mma_m16n8k32_u8s8, "u8", "s8")
     }
 SIMT_MMA_K16(simt_mma_m16n8k16_f16, "f16")
 SIMT_MMA_K16(simt_mma_m16n8k16_bf16, "bf16")
+
+/* The bits of the nearest TF32 (10 bits behind the point, the others 0), ties away from 0. */
+SIMT_INLINE unsigned simt_to_tf32(float v)
+{
+    unsigned r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+    return r;
+}
+
+/* d (16 x 8, f32) += a (16 x 8, row) * b (8 x 8, column), of simt_to_tf32's numbers */
+SIMT_INLINE void simt_mma_m16n8k8_tf32(float d[4], const unsigned a[4], const unsigned b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 
 /* --- tensor cores, 2:4 sparse: PTX ISA, "Matrix fragments for sparse mma.m16n8k64" (8-bit) and
    "... m16n8k32" (16-bit). Of each four neighbours in a row of a two are kept; a holds those, as a

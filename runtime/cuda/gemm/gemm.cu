@@ -70,10 +70,13 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::BLOCKS)
     };
     stages_fill(part.steps, fetch);
     accumulators_clear(sums);
-    mainloop<KIND, tile>(sums, shared, part.steps, fetch, [&] {
-        at += CHUNKS;
-        columns_advance<tile>(w, 1);
-    });
+    mainloop<tile>(
+        shared, part.steps, fetch,
+        [&] {
+            at += CHUNKS;
+            columns_advance<tile>(w, 1);
+        },
+        [&](const uint4 *stage) { mma_stage(sums, stage); });
     if (p.splits > 1)
         partial_finish<KIND, tile>(p, sums, t.batch, t.split, t.m0, t.n0);
     else

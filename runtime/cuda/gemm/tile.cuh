@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a block of threads sums a tile of Y on tensor cores. Depth runs through shared memory 64
-   bytes at a time in four stages, filled by asynchronous copies three steps ahead; ldmatrix and
-   mma.sync read bytes alike whether they hold 64 8-bit or 32 16-bit numbers. Rows in shared memory
-   are 80 bytes apart, so that the eight rows of an ldmatrix fall into different banks; W's are in
-   an order that gives a thread sums of four neighbouring columns. Where a row's bytes are is found
-   once a block; a step of depth adds to pointers, and of a picture tests one bit a row. Each byte
-   of X is read once a tile of columns, each of W once a tile of rows. */
+/* How a block of threads sums a tile of Y, on tensor cores but for f32. Depth runs through shared
+   memory 64 bytes at a time in four stages, filled by asynchronous copies three steps ahead;
+   ldmatrix and mma.sync read bytes alike whether they hold 64 8-bit or 32 16-bit numbers. Rows in
+   shared memory are 80 bytes apart, so that the eight rows of an ldmatrix fall into different
+   banks; W's are in an order that gives a thread sums of four neighbouring columns. Where a row's
+   bytes are is found once a block; a step of depth adds to pointers, and of a picture tests one bit
+   a row. Each byte of X is read once a tile of columns, each of W once a tile of rows. */
 #ifndef PARE_RUNTIME_CUDA_GEMM_TILE_CUH
 #define PARE_RUNTIME_CUDA_GEMM_TILE_CUH
 
@@ -37,6 +37,7 @@ template <int WARPS_M, int WARPS_N_, int TM_, int TN_> struct tile_of {
 };
 typedef tile_of<2, 2, 4, 8> tile_128x128;
 typedef tile_of<2, 2, 4, 4> tile_128x64;
+typedef tile_of<2, 2, 2, 8> tile_64x128;
 typedef tile_of<2, 2, 2, 4> tile_64x64;
 
 /* What a block makes: `rows` and `columns` of Y from m0 and n0 on, of one of several products, of a
@@ -271,10 +272,43 @@ SIMT_INLINE void accumulators_start(accumulators<KIND, T> &sums, int mine, int *
     }
 }
 
-/* Adds what a stage in shared memory holds of depth. */
+SIMT_INLINE float4 floats_of(const uint4 &v)
+{
+    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                       __uint_as_float(v.w));
+}
+
+/* f32 by plain multiply-adds: a thread's fours, each sum in order of depth. */
+template <int KIND, typename T>
+SIMT_INLINE void fma_stage(accumulators<KIND, T> &sums, const uint4 *stage)
+{
+    const int lane = (int)threadIdx.x & 31;
+    const uint4 *xs = stage + (warp_row<T>() + (lane >> 2)) * ROW;
+    const uint4 *ws = stage + (T::BM + warp_column<T>() + (lane & 3) * 2) * ROW;
+    PARE_ROLLED for (int part = 0; part < CHUNKS; part++)
+    {
+        float4 a[T::TM * 2];
+        PARE_UNROLL for (int i = 0; i < T::TM * 2; i++) a[i] = floats_of(xs[i * 8 * ROW + part]);
+        PARE_UNROLL for (int j = 0; j < T::TN; j++) PARE_UNROLL for (int c = 0; c < 2; c++)
+        {
+            const float4 b = floats_of(ws[(j * 8 + c) * ROW + part]);
+            PARE_UNROLL for (int i = 0; i < T::TM * 2; i++)
+            {
+                float &sum = sums.at[i / 2][j][i % 2 * 2 + c];
+                sum = fmaf(a[i].x, b.x, sum);
+                sum = fmaf(a[i].y, b.y, sum);
+                sum = fmaf(a[i].z, b.z, sum);
+                sum = fmaf(a[i].w, b.w, sum);
+            }
+        }
+    }
+}
+
+/* Adds what a stage in shared memory holds of depth. Of TF32, W is rounded where it is packed. */
 template <int KIND, typename T>
 SIMT_INLINE void mma_stage(accumulators<KIND, T> &sums, const uint4 *stage)
 {
+    if constexpr (KIND == PARE_f32) return fma_stage(sums, stage);
     const int lane = (int)threadIdx.x & 31;
     const uint4 *xs = stage + (warp_row<T>() + (lane & 15)) * ROW + (lane >> 4);
     const uint4 *ws =
@@ -286,6 +320,7 @@ SIMT_INLINE void mma_stage(accumulators<KIND, T> &sums, const uint4 *stage)
             simt_ldmatrix_x4(a[i], xs + i * 16 * ROW + part);
         PARE_UNROLL for (int j = 0; j < T::TN / 2; j++)
             simt_ldmatrix_x4(b[j], ws + j * 16 * ROW + part);
+        PARE_UNROLL for (int i = 0; i < T::TM; i++) factors_round<KIND>(a[i]);
         PARE_UNROLL for (int i = 0; i < T::TM; i++) PARE_UNROLL for (int j = 0; j < T::TN; j++)
             multiply<KIND>(sums.at[i][j], a[i], &b[j / 2][j % 2 * 2]);
     }
@@ -317,11 +352,10 @@ template <typename FETCH> SIMT_INLINE void stages_fill(int steps, FETCH fetch)
     }
 }
 
-/* Adds all steps; the last stage is written behind a barrier. A depth of 0 is one step of zeros. No
-   copy is in flight at the end, and all of shared memory may be written. */
-template <int KIND, typename T, typename FETCH, typename ADVANCE>
-SIMT_INLINE void mainloop(accumulators<KIND, T> &sums, const uint4 *shared, int steps, FETCH fetch,
-                          ADVANCE advance)
+/* Adds all steps by add(stage); the last stage is written behind a barrier. A depth of 0 is one
+   step of zeros. No copy is in flight at the end, and all of shared memory may be written. */
+template <typename T, typename FETCH, typename ADVANCE, typename ADD>
+SIMT_INLINE void mainloop(const uint4 *shared, int steps, FETCH fetch, ADVANCE advance, ADD add)
 {
     int step = 0;
     PARE_ROLLED do
@@ -334,7 +368,7 @@ SIMT_INLINE void mainloop(accumulators<KIND, T> &sums, const uint4 *shared, int 
             __syncthreads();
             fetch((stage + STAGES - 1) & (STAGES - 1), u + STAGES - 1); /* read a step ago */
             simt_cp_async_commit();
-            mma_stage<KIND, T>(sums, shared + stage * T::STAGE);
+            add(shared + stage * T::STAGE);
         }
         advance();
         step += T::UNROLL;
@@ -372,11 +406,14 @@ SIMT_INLINE void tile_mainloop(accumulators<KIND, T> &sums, const pare_cuda_gemm
         accumulators_start(sums, start, reinterpret_cast<int *>(room + T::BM));
     else
         accumulators_clear(sums);
-    mainloop<KIND, T>(sums, shared, part.steps, fetch, [&] {
-        at += T::UNROLL * CHUNKS;
-        rows_advance(x, T::UNROLL);
-        columns_advance<T>(w, T::UNROLL);
-    });
+    mainloop<T>(
+        shared, part.steps, fetch,
+        [&] {
+            at += T::UNROLL * CHUNKS;
+            rows_advance(x, T::UNROLL);
+            columns_advance<T>(w, T::UNROLL);
+        },
+        [&](const uint4 *stage) { mma_stage(sums, stage); });
 }
 
 #endif

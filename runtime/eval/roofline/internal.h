@@ -8,8 +8,7 @@
 
 #define PARE_LAUNCH_SECONDS 1.2e-6 /* of a kernel in a CUDA graph */
 #define PARE_ISSUE          0.85   /* instructions a cycle and scheduler that kernels reach */
-/* Of wgmma's rate, what mma.sync reaches (arXiv 2402.13499, 2501.12084). */
-#define PARE_MMA_SYNC 0.62
+#define PARE_MMA_SYNC       0.62   /* of wgmma's rate (arXiv 2402.13499, 2501.12084) */
 
 /* counts.c: a kernel's instructions for sm_90, as tests/cuda/sass.py counts them. */
 typedef struct pare_sass {
@@ -89,6 +88,10 @@ pare_status pare_conv_predict(const pare_roofline_maker *m, const pare_prep *pre
                               pare_roofline_step *out, bool *read);
 pare_status pare_matmul_predict(const pare_roofline_maker *m, const pare_prep *prep,
                                 pare_roofline_step *out, bool *read);
+/* conv_train.c: Conv with computed weights, ConvGradInput, ConvGradWeight; false: the model does
+   not know what computes it. */
+bool pare_conv_train_predict(const pare_roofline_maker *m, const pare_prep *prep, pare_op_id op,
+                             pare_roofline_step *out);
 /* attention.c */
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out);

@@ -25,9 +25,7 @@ static bool is_unknown(pare_op_id op)
     case PARE_OP_RNN:
     case PARE_OP_TopK:
     case PARE_OP_CumSum:
-    case PARE_OP_LRN:
-    case PARE_OP_ConvGradInput:
-    case PARE_OP_ConvGradWeight: return true;
+    case PARE_OP_LRN: return true;
     default: return false;
     }
 }
@@ -102,6 +100,17 @@ static bool is_product(pare_op_id op)
     return op == PARE_OP_MatMul || op == PARE_OP_Gemm || op == PARE_OP_FusedMatMul;
 }
 
+/* With constant weights, or computed ones. */
+static pare_status conv_predict(const pare_roofline_maker *m, const pare_prep *prep, pare_op_id op,
+                                pare_roofline_step *out, bool *read)
+{
+    const pare_status st = pare_conv_predict(m, prep, out, read);
+    if (*read || st == PARE_MEMORY || op != PARE_OP_Conv) return st;
+    pare_ctx_clear(m->ctx);
+    *read = pare_conv_train_predict(m, prep, op, out);
+    return PARE_OK;
+}
+
 /* What a kernel's own model says; out->known stays false where there is none. */
 static pare_status kernel_predict(const pare_roofline_maker *m, const pare_prep *prep,
                                   pare_op_id op, pare_roofline_step *out)
@@ -109,11 +118,13 @@ static pare_status kernel_predict(const pare_roofline_maker *m, const pare_prep 
     bool read = true;
     pare_status st = PARE_OK;
     if (op == PARE_OP_Conv || op == PARE_OP_FusedConv)
-        st = pare_conv_predict(m, prep, out, &read);
+        st = conv_predict(m, prep, op, out, &read);
     else if (is_product(op))
         st = pare_matmul_predict(m, prep, out, &read);
     else if (op == PARE_OP_FusedAttention)
         pare_attention_predict(m, prep, out);
+    else if (op == PARE_OP_ConvGradInput || op == PARE_OP_ConvGradWeight)
+        read = pare_conv_train_predict(m, prep, op, out);
     else if (!is_unknown(op)) {
         pare_bytes_add(m->spec, moved_bytes(prep, op), out);
         snprintf(out->kernel, sizeof out->kernel, "%s", kernel_of[op]);
