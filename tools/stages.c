@@ -36,7 +36,7 @@ json_t *pare_stages_json(const pare_pipeline_plan *plan)
                      plan->bubble_equal, "stages", stages);
 }
 
-void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan)
+void pare_stages_print_table(pare_tool *tool, const pare_pipeline_plan *plan)
 {
     pare_table table;
     const double all = fmax(all_costs(plan), 1);
@@ -53,6 +53,11 @@ void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan)
                        100 * s->cost / all);
     }
     pare_table_print(&table, stderr);
+}
+
+void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan)
+{
+    pare_stages_print_table(tool, plan);
     pare_print(stderr,
                "%lld microbatch%s of %d sample%s; stages wait for %.1f %% of the time, equal ones "
                "would for %.1f %%\n",
