@@ -34,17 +34,18 @@ static void open_devices(fixture *f, int count)
 static const pare_plan_options options = {.threads = 1, .deterministic = true};
 
 /* Each pool has one replica. */
-static void open_chain(fixture *f, int stages)
+static void open_chain_as(fixture *f, int stages, const pare_plan_options *how)
 {
     pare_replicas_options pool = {.threads = 1};
-    check(f, pare_chain_plan_new(&f->ctx, &f->one, f->model, &f->shape, 1, &options, f->device, 1));
-    check(f, pare_chain_plan_new(&f->ctx, &f->cut, f->model, &f->shape, 1, &options, f->device,
-                                 stages));
+    check(f, pare_chain_plan_new(&f->ctx, &f->one, f->model, &f->shape, 1, how, f->device, 1));
+    check(f, pare_chain_plan_new(&f->ctx, &f->cut, f->model, &f->shape, 1, how, f->device, stages));
     assert_int_equal(f->cut->count, stages);
     check(f, pare_replicas_new(&f->ctx, &f->whole, f->one->stage[0], &pool));
     pool.chain = f->cut;
     check(f, pare_replicas_new(&f->ctx, &f->chains, f->cut->stage[0], &pool));
 }
+
+static void open_chain(fixture *f, int stages) { open_chain_as(f, stages, &options); }
 
 static void close_chain(fixture *f)
 {
@@ -131,6 +132,21 @@ static void stages_give_the_bytes_of_one_gpu(void **state)
             run_both(&f);
             close_all(&f);
         }
+}
+
+/* A library's handle is of the GPU on which its products run. */
+static void libraries_work_on_each_gpu(void **state)
+{
+    fixture f = {0};
+    const pare_plan_options free_sums = {.threads = 1};
+    (void)state;
+    pare_ctx_init(&f.ctx);
+    open_devices(&f, 3);
+    open_zoo(&f, "mlp", 64);
+    open_chain_as(&f, 3, &free_sums);
+    run_both(&f);
+    assert_true(!simt_emulated() || simt_calls_of("cublasLtMatmul") > 0);
+    close_all(&f);
 }
 
 /* x and a go to the last stage past the others, a and x themselves are outputs, and so is what the
@@ -407,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         device_test(stages_give_the_bytes_of_one_gpu),
+        device_test(libraries_work_on_each_gpu),
         device_test(tensors_pass_stages_that_do_not_read_them),
         device_test(gpus_without_a_link_give_the_same),
         device_test(a_gpu_can_have_several_stages),
