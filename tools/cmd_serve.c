@@ -339,6 +339,25 @@ static pare_status say_addresses(pare_tool *tool, const serve_options *o, const 
     return PARE_OK;
 }
 
+/* What was planned for a model in stages; NULL: it is not. */
+static json_t *pipelines_json(const pare_served *s)
+{
+    json_t *list = NULL;
+    for (int i = 0; i < s->site_count; i++) {
+        const pare_pipeline_plan *p = s->site[i].planned;
+        if (!p) continue;
+        json_t *gpus = json_array();
+        for (int k = 0; k < p->stages; k++)
+            json_array_append_new(gpus, json_integer(s->site[i].stage[k]->device->index));
+        if (!list) list = json_array();
+        json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:f, s:f, s:o}", "gpus", gpus,
+                                              "batch", p->samples, "side_by_side", p->runs,
+                                              "bubble", p->bubble, "bubble_equal", p->bubble_equal,
+                                              "stages", pare_stages_list(p)));
+    }
+    return list;
+}
+
 static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
 {
     pare_served **all;
@@ -352,11 +371,12 @@ static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
         pare_served_stats_read(&all[i]->stats, &stats);
         json_array_append_new(
             list,
-            json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "name", pare_json_text(all[i]->name),
-                      "version", (json_int_t)all[i]->options.version, "answered",
-                      (json_int_t)stats.stage[PARE_STAGE_REQUEST].count, "failed",
+            json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o*}", "name",
+                      pare_json_text(all[i]->name), "version", (json_int_t)all[i]->options.version,
+                      "answered", (json_int_t)stats.stage[PARE_STAGE_REQUEST].count, "failed",
                       (json_int_t)stats.failed.count, "shed", (json_int_t)stats.shed, "samples",
-                      (json_int_t)stats.rows, "runs", (json_int_t)stats.runs));
+                      (json_int_t)stats.rows, "runs", (json_int_t)stats.runs, "pipelines",
+                      pipelines_json(all[i])));
         pare_served_release(all[i]);
     }
     pare_free(all);

@@ -11,4 +11,6 @@ void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan);
 void pare_stages_print_table(pare_tool *tool, const pare_pipeline_plan *plan);
 /* The facts "pipeline"; NULL: no memory. */
 json_t *pare_stages_json(const pare_pipeline_plan *plan);
+/* Their "stages" alone. */
+json_t *pare_stages_list(const pare_pipeline_plan *plan);
 #endif

@@ -50,7 +50,7 @@ cp .test.body cnn.json
 ends || fail one_int8_end "$(cat .test.served)"
 
 # --- in stages, by the command line ---
-starts "$mlp" cnn.onnx --max-batch 4 --parallel pipeline --gpus 2,0,1
+starts "$mlp" cnn.onnx --max-batch 4 --parallel pipeline --gpus 2,0,1 --json facts.json
 asks config 200 '"kind":"KIND_GPU","count":3,"gpus":[2,0,1]}' "$url/v2/models/mlp/config"
 asks parameter 200 '"parameters":{"parallel":{"string_value":"pipeline"}}' "$url/v2/models/mlp/config"
 same stages mlp "$url"
@@ -62,6 +62,12 @@ if has "stage  nodes  weights" .test.served &&
 else
     fail planned "$(cat .test.served)"
 fi
+works facts python3 -c 'import json
+for model in json.load(open("facts.json"))["models"]:
+    (pipeline,) = model["pipelines"]
+    assert pipeline["gpus"] == [2, 0, 1] and pipeline["batch"] == 4 and pipeline["side_by_side"] == 3
+    assert pipeline["bubble_equal"] == 0 <= pipeline["bubble"] < 1 and len(pipeline["stages"]) == 3
+    assert all(stage["weight_bytes"] and stage["activation_bytes"] for stage in pipeline["stages"])'
 starts "$mlp" --max-batch 4 --parallel pipeline --gpus 0-1 --instances 1 -q
 same one_at_a_time mlp "$url"
 asks one_instance 200 '"count":1,"gpus":[0,1]}' "$url/v2/models/mlp/config"
