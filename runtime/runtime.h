@@ -14,6 +14,7 @@
 #include "runtime/eval/relay.h"
 #include "runtime/eval/roofline.h"
 #include "runtime/exec/batch.h"
+#include "runtime/exec/chain.h"
 #include "runtime/exec/exec.h"
 #include "runtime/exec/shards.h"
 #include "runtime/exec/stages.h"

@@ -5,10 +5,12 @@
 #include "runtime/base/clock.h"
 #include "runtime/exec/exec.h"
 #include "tools/commands.h"
+#include "tools/ranks.h"
 #include "tools/serve/api.h"
 #include "tools/serve/grpc/grpc.h"
 #include "tools/serve/http/http.h"
 #include "tools/serve/traffic/shadow.h"
+#include "tools/stages.h"
 #include "tools/text.h"
 #include "tools/token.h"
 
@@ -20,12 +22,14 @@ typedef struct serve_options {
     pare_common common;
     const char *host, *preprocess;
     int64_t port, grpc_port, http_threads, max_batch, max_delay, max_queue, max_wait, instances,
-        max_request, max_pending;
+        max_request, max_pending, stage_weights;
     int64_t shadow_queue;
     double shadow_share;
     pare_list shadow, traffic;
     bool shared_memory, cuda_shared_memory;
     const char *certificate, *key, *token;
+    const char *gpus;
+    int parallel; /* 0: a pipeline; PARE_PARALLEL_NONE */
 } serve_options;
 
 #define OPTIONS serve_options
@@ -48,7 +52,13 @@ static const pare_option table[] = {
                  "late; others are refused with status 503, 0 for none (0)"),
     PARE_OPT_INT("instances", "N", instances, 1, 1024,
                  "runs of a model side by side: on the CPU each by one thread (as many as "
-                 "--threads), on a GPU each in a stream (2)"),
+                 "--threads), on a GPU each in a stream (2), of a pipeline as many as stages"),
+    PARE_OPT_CHOICE("parallel", "pipeline", parallel,
+                    "each model that does not choose its place lies on all of --gpus, a stage of "
+                    "its nodes on each, with their weights"),
+    PARE_OPT_TEXT("gpus", "0-3|0,2", gpus, "with --parallel, the GPUs, in the order of the stages"),
+    PARE_OPT_BYTES("stage-weights", "SIZE", stage_weights, 1, 1e15,
+                   "most bytes of weights in a stage of a pipeline (no limit)"),
     PARE_OPT_TEXT("preprocess", "TEXT", preprocess,
                   "models take PNG and JPEG as strings: 'resize 256, crop 224, mean 0.485 0.456 "
                   "0.406, std 0.229 0.224 0.225'; a model's config.pbtxt says it in 'parameters'"),
@@ -85,6 +95,7 @@ static const pare_option table[] = {
 static const serve_options defaults = {.host = "127.0.0.1",
                                        .port = 8000,
                                        .grpc_port = -1,
+                                       .parallel = PARE_PARALLEL_NONE,
                                        .max_batch = 32,
                                        .max_queue = 1024,
                                        .shadow_queue = 64,
@@ -118,6 +129,23 @@ static void await_signal(const pare_ctx *ctx)
 
 /* --- the command --- */
 
+static pare_status check_gpus(pare_tool *tool, const serve_options *o)
+{
+    int gpu[PARE_MOST_LISTED], count;
+    const bool is_parallel = o->parallel != PARE_PARALLEL_NONE;
+    if (!is_parallel && !o->gpus) return PARE_OK;
+    if (!is_parallel || !o->gpus)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "--parallel pipeline and --gpus come together: stages lie on these GPUs");
+    if (o->common.device)
+        return PARE_FAIL(tool->ctx, USAGE, "--gpus and --device exclude each other");
+    PARE_TRY(pare_gpus_parse(tool->ctx, o->gpus, gpu, &count));
+    if (count > 1) return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE,
+                     "--gpus %s: names one GPU, expected a GPU for each stage of a pipeline",
+                     o->gpus);
+}
+
 static pare_status check(pare_tool *tool, const void *options)
 {
     const serve_options *o = options;
@@ -136,6 +164,7 @@ static pare_status check(pare_tool *tool, const void *options)
     }
     if (!o->certificate != !o->key)
         return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
+    PARE_TRY(check_gpus(tool, o));
     for (int i = 0; i < tool->arg_count; i++)
         for (int k = 0; k < i; k++)
             if (!strcmp(tool->arg[i], tool->arg[k]))
@@ -177,9 +206,51 @@ static pare_status open_shadows(pare_tool *tool, const serve_options *o, server 
     return options.count ? pare_shadows_new(tool->ctx, &out->shadows, &options) : PARE_OK;
 }
 
+/* All models that do not choose their place are in stages on these GPUs. */
+static pare_status place_stages(pare_tool *tool, const serve_options *o, pare_serve_config *out)
+{
+    int gpu[PARE_MOST_LISTED];
+    PARE_TRY(pare_gpus_parse(tool->ctx, o->gpus, gpu, &out->gpu_count));
+    out->kind = PARE_KIND_GPU;
+    out->is_pipeline = true;
+    for (int i = 0; i < out->gpu_count; i++)
+        out->gpu[i] = (pare_gpu_group){.index = gpu[i], .instances = o->instances};
+    return PARE_OK;
+}
+
+static void say_site(pare_tool *tool, const pare_served *s, const pare_site *site)
+{
+    const pare_pipeline_plan *p = site->planned;
+    pare_stages_print_table(tool, p);
+    pare_print(stderr, "model '%s' on GPUs", s->name);
+    for (int i = 0; i < site->stages; i++)
+        pare_print(stderr, "%s %d", i ? "," : "", site->stage[i]->device->index);
+    pare_print(stderr,
+               ": batches of %d sample%s, %d at a time; stages wait for %.1f %% of the time, "
+               "equal ones would for %.1f %%\n",
+               p->samples, p->samples == 1 ? "" : "s", p->runs, 100 * p->bubble,
+               100 * p->bubble_equal);
+}
+
+/* What was planned for models in stages. */
+static pare_status say_stages(pare_tool *tool, const server *s)
+{
+    pare_served **all;
+    int count;
+    if (tool->common->quiet) return PARE_OK;
+    PARE_TRY(pare_repository_all(s->repository, tool->ctx, &all, &count));
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < all[i]->site_count; k++)
+            if (all[i]->site[k].planned) say_site(tool, all[i], &all[i]->site[k]);
+        pare_served_release(all[i]);
+    }
+    pare_free(all);
+    return PARE_OK;
+}
+
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
 {
-    PARE_TRY(pare_tool_open_device(tool));
+    if (!o->gpus) PARE_TRY(pare_tool_open_device(tool));
     PARE_TRY(pare_gpus_new(tool->ctx, &out->gpus, tool->device, (size_t)o->common.memory_limit));
     pare_repository_options options = {
         .path = tool->arg, .count = tool->arg_count, .gpus = out->gpus};
@@ -191,6 +262,8 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
     options.config.wait = o->max_wait;
     options.config.instances = o->instances ? o->instances : threads;
     options.config.gpu_instances = o->instances ? o->instances : GPU_INSTANCES;
+    options.config.stage_weights = (size_t)o->stage_weights;
+    if (o->gpus) PARE_TRY(place_stages(tool, o, &options.config));
     options.traffic = o->traffic.item;
     options.traffic_count = o->traffic.count;
     options.shadows = out->shadows;
@@ -200,6 +273,7 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
         if (st != PARE_OK) return st == PARE_INPUT ? PARE_USAGE : st;
     }
     PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
+    PARE_TRY(say_stages(tool, out));
     return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
 }
 
@@ -265,6 +339,25 @@ static pare_status say_addresses(pare_tool *tool, const serve_options *o, const 
     return PARE_OK;
 }
 
+/* What was planned for a model in stages; NULL: it is not. */
+static json_t *pipelines_json(const pare_served *s)
+{
+    json_t *list = NULL;
+    for (int i = 0; i < s->site_count; i++) {
+        const pare_pipeline_plan *p = s->site[i].planned;
+        if (!p) continue;
+        json_t *gpus = json_array();
+        for (int k = 0; k < p->stages; k++)
+            json_array_append_new(gpus, json_integer(s->site[i].stage[k]->device->index));
+        if (!list) list = json_array();
+        json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:f, s:f, s:o}", "gpus", gpus,
+                                              "batch", p->samples, "side_by_side", p->runs,
+                                              "bubble", p->bubble, "bubble_equal", p->bubble_equal,
+                                              "stages", pare_stages_list(p)));
+    }
+    return list;
+}
+
 static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
 {
     pare_served **all;
@@ -278,11 +371,12 @@ static pare_status note_facts(pare_tool *tool, const server *s, double seconds)
         pare_served_stats_read(&all[i]->stats, &stats);
         json_array_append_new(
             list,
-            json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "name", pare_json_text(all[i]->name),
-                      "version", (json_int_t)all[i]->options.version, "answered",
-                      (json_int_t)stats.stage[PARE_STAGE_REQUEST].count, "failed",
+            json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o*}", "name",
+                      pare_json_text(all[i]->name), "version", (json_int_t)all[i]->options.version,
+                      "answered", (json_int_t)stats.stage[PARE_STAGE_REQUEST].count, "failed",
                       (json_int_t)stats.failed.count, "shed", (json_int_t)stats.shed, "samples",
-                      (json_int_t)stats.rows, "runs", (json_int_t)stats.runs));
+                      (json_int_t)stats.rows, "runs", (json_int_t)stats.runs, "pipelines",
+                      pipelines_json(all[i])));
         pare_served_release(all[i]);
     }
     pare_free(all);

@@ -9,12 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST = 64 }; /* GPUs of a machine */
-
 /* --- --gpus --- */
 
-/* "0-3,6": numbers and ranges, each GPU once. */
-static pare_status parse_gpus(pare_ctx *ctx, const char *text, int *gpu, int *count)
+pare_status pare_gpus_parse(pare_ctx *ctx, const char *text, int *gpu, int *count)
 {
     const char *at = text;
     *count = 0;
@@ -28,8 +25,8 @@ static pare_status parse_gpus(pare_ctx *ctx, const char *text, int *gpu, int *co
             good = end > at + 1 && at[1] >= '0' && at[1] <= '9';
             at = end;
         }
-        good = good && (!*at || *at == ',') && last >= first && last < 1000 && *count < MOST &&
-               last - first < MOST - *count;
+        good = good && (!*at || *at == ',') && last >= first && last < 1000 &&
+               *count < PARE_MOST_LISTED && last - first < PARE_MOST_LISTED - *count;
         for (long i = first; good && i <= last; i++) {
             for (int k = 0; k < *count; k++) good = good && gpu[k] != i;
             gpu[(*count)++] = (int)i;
@@ -76,11 +73,11 @@ static pare_status become_mpirun(pare_tool *tool, int gpus, char *const *words, 
 static pare_status check_gpus(pare_tool *tool, const pare_common *common, char *const *words,
                               int count)
 {
-    int gpu[MOST], gpus;
+    int gpu[PARE_MOST_LISTED], gpus;
     if (!common->gpus) return PARE_OK;
     if (common->device)
         return PARE_FAIL(tool->ctx, USAGE, "--gpus and --device exclude each other");
-    PARE_TRY(parse_gpus(tool->ctx, common->gpus, gpu, &gpus));
+    PARE_TRY(pare_gpus_parse(tool->ctx, common->gpus, gpu, &gpus));
     if (!tool->comm && gpus > 1) return become_mpirun(tool, gpus, words, count);
     if (gpus == pare_comm_size(tool->comm)) return PARE_OK;
     return PARE_FAIL(tool->ctx, USAGE, "--gpus %s: names %d, but %d processes were started",
@@ -155,10 +152,10 @@ pare_status pare_ranks_device(const pare_tool *tool, const char *name, char *tex
                               const char **out)
 {
     pare_gpu_facts facts;
-    int gpu[MOST], gpus, at = -1;
+    int gpu[PARE_MOST_LISTED], gpus, at = -1;
     *out = name;
     if (tool->common->gpus) {
-        PARE_TRY(parse_gpus(tool->ctx, tool->common->gpus, gpu, &gpus));
+        PARE_TRY(pare_gpus_parse(tool->ctx, tool->common->gpus, gpu, &gpus));
         at = gpu[pare_comm_local_rank(tool->comm) % gpus];
     } else if (tool->comm && (!strcmp(name, "auto") || !strcmp(name, "cuda"))) {
         pare_gpu_find(&facts);

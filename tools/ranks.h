@@ -11,6 +11,10 @@
     PARE_OPT_TEXT("gpus", "0-3|0,2", common.gpus,                                                  \
                   "share the work among these GPUs, a process on each (started by mpirun)")
 
+enum { PARE_MOST_LISTED = 64 }; /* GPUs of a machine */
+/* "0-3,6": numbers and ranges, each GPU once. gpu: (PARE_MOST_LISTED). PARE_USAGE, for --gpus. */
+PARE_NODISCARD pare_status pare_gpus_parse(pare_ctx *ctx, const char *text, int *gpu, int *count);
+
 /* Fails where ranks were started for a command that has none, or differ in command line, build or
    instruction set; with --gpus in one process this process becomes mpirun. words: the command line
    behind "pare". */

@@ -27,16 +27,21 @@ static json_t *stage_json(const pare_pipeline_plan *plan, int i)
                      "share", s->cost / fmax(all_costs(plan), 1));
 }
 
-json_t *pare_stages_json(const pare_pipeline_plan *plan)
+json_t *pare_stages_list(const pare_pipeline_plan *plan)
 {
     json_t *stages = json_array();
     for (int i = 0; i < plan->stages; i++) json_array_append_new(stages, stage_json(plan, i));
-    return json_pack("{s:I, s:i, s:f, s:f, s:o}", "microbatches", (json_int_t)plan->microbatches,
-                     "microbatch", plan->samples, "bubble", plan->bubble, "bubble_equal",
-                     plan->bubble_equal, "stages", stages);
+    return stages;
 }
 
-void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan)
+json_t *pare_stages_json(const pare_pipeline_plan *plan)
+{
+    return json_pack("{s:I, s:i, s:f, s:f, s:o}", "microbatches", (json_int_t)plan->microbatches,
+                     "microbatch", plan->samples, "bubble", plan->bubble, "bubble_equal",
+                     plan->bubble_equal, "stages", pare_stages_list(plan));
+}
+
+void pare_stages_print_table(pare_tool *tool, const pare_pipeline_plan *plan)
 {
     pare_table table;
     const double all = fmax(all_costs(plan), 1);
@@ -53,6 +58,11 @@ void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan)
                        100 * s->cost / all);
     }
     pare_table_print(&table, stderr);
+}
+
+void pare_stages_print(pare_tool *tool, const pare_pipeline_plan *plan)
+{
+    pare_stages_print_table(tool, plan);
     pare_print(stderr,
                "%lld microbatch%s of %d sample%s; stages wait for %.1f %% of the time, equal ones "
                "would for %.1f %%\n",

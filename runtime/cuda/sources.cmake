@@ -67,6 +67,7 @@ set(CUDA_HOST
   device/monitor.c
   device/nvml.c
   device/nvtx.c
+  device/peers.c
   device/sharing.c
   device/stream.c
   gemm/blas.c

@@ -39,6 +39,9 @@ typedef struct pare_backend {
 typedef struct pare_stream_table {
     pare_status (*open)(pare_ctx *ctx, pare_device *device, pare_stream **out);
     void (*close)(pare_stream *stream);
+    /* From here on what the calling thread makes and computes is of the device: called before work
+       that computes is put into one of its streams. Copies need it not. */
+    pare_status (*enter)(pare_ctx *ctx, pare_device *device);
     /* Host memory that copies read and write without staging. */
     pare_status (*pin)(pare_ctx *ctx, pare_device *device, void **out, size_t bytes);
     void (*unpin)(pare_device *device, void *memory);
@@ -72,6 +75,16 @@ typedef struct pare_sharing_table {
                         size_t bytes);
 } pare_sharing_table;
 
+/* Copies from the memory of one device of a backend to that of another. */
+typedef struct pare_peer_table {
+    /* Lets copies go straight to the memory of `to`. Where the machine has no such way an info line
+       says so, and they go by the host. Both may be the same GPU. */
+    pare_status (*open)(pare_ctx *ctx, pare_device *to, const pare_device *from);
+    /* src: memory of the stream's device; dst: of `to`. */
+    pare_status (*copy)(pare_ctx *ctx, pare_stream *stream, const pare_device *to, void *dst,
+                        const void *src, size_t bytes);
+} pare_peer_table;
+
 struct pare_device {
     const pare_backend *backend;
     const pare_stream_table *streams;
@@ -79,6 +92,7 @@ struct pare_device {
     const pare_sample_table *samples;    /* what it does with samples; NULL: the host does it */
     const pare_training_table *training; /* NULL: it does not train */
     const pare_sharing_table *sharing;   /* NULL: it shares no memory */
+    const pare_peer_table *peers;        /* NULL: it copies to no other device */
     const pare_ranks_table *ranks;       /* NULL: the host adds up what several processes have */
     int index;
     char name[256];

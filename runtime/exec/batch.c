@@ -24,6 +24,47 @@ static int count_of(const pare_replicas *r)
     return r->threads;
 }
 
+static pare_status replica_open(const pare_replicas *r, pare_replica *p)
+{
+    if (r->options.chain) {
+        PARE_TRY(pare_chain_new(&p->ctx, &p->chain, r->options.chain));
+        p->runner = pare_chain_first(p->chain);
+        p->last = pare_chain_last(p->chain);
+        return PARE_OK;
+    }
+    PARE_TRY(pare_runner_new_in(&p->ctx, &p->runner, r->plan, r->stream));
+    p->last = p->runner;
+    return PARE_OK;
+}
+
+static void replica_close(pare_replica *p)
+{
+    if (p->chain)
+        pare_chain_free(p->chain);
+    else
+        pare_runner_free(p->runner);
+}
+
+static pare_status replica_start(pare_replica *p)
+{
+    return p->chain ? pare_chain_start(p->chain) : pare_runner_start(p->runner);
+}
+
+static pare_status replica_wait(pare_replica *p)
+{
+    return p->chain ? pare_chain_wait(p->chain) : pare_runner_wait(p->runner);
+}
+
+pare_status pare_replica_compute(pare_replica *p)
+{
+    return p->chain ? pare_chain_run(p->chain) : pare_runner_run(p->runner);
+}
+
+bool pare_replica_is_recorded(const pare_replica *p)
+{
+    return p->chain ? pare_chain_is_recorded(p->chain) : pare_runner_is_recorded(p->runner);
+}
+
 static pare_status replicas_fill(pare_replicas *r)
 {
     pare_device *device = r->plan->options.device;
@@ -41,7 +82,7 @@ static pare_status replicas_fill(pare_replicas *r)
         pare_replica *p = &r->replica[r->count];
         p->index = r->count;
         pare_ctx_child(&p->ctx, r->ctx);
-        pare_status st = pare_runner_new_in(&p->ctx, &p->runner, r->plan, r->stream);
+        pare_status st = replica_open(r, p);
         if (st != PARE_OK) return pare_fail(r->ctx, st, "%s", p->ctx.message);
     }
     if (r->threads == 1) return PARE_OK;
@@ -72,9 +113,9 @@ void pare_replicas_free(pare_replicas *r)
     pare_workers_free(r->workers);
     for (int i = 0; i < r->count; i++) {
         pare_replica *p = &r->replica[i];
-        if (p->busy && pare_runner_wait(p->runner) != PARE_OK) pare_ctx_clear(&p->ctx);
+        if (p->busy && replica_wait(p) != PARE_OK) pare_ctx_clear(&p->ctx);
     }
-    for (int i = 0; i < r->count; i++) pare_runner_free(r->replica[i].runner);
+    for (int i = 0; i < r->count; i++) replica_close(&r->replica[i]);
     if (r->stream) r->plan->options.device->streams->close(r->stream);
     (void)pthread_cond_destroy(&r->turned);
     (void)pthread_mutex_destroy(&r->lock);
@@ -155,7 +196,9 @@ static pare_status item_run(pare_replicas *r, int64_t item, pare_replica *p)
     const pare_batch_work *w = &r->work;
     PARE_TRY(pare_ctx_poll(&p->ctx));
     if (!r->at && w->load) PARE_TRY(w->load(w->user, item, p));
-    PARE_TRY(w->run ? w->run(w->user, item, p) : pare_phase_run(r, p->runner));
+    PARE_TRY(w->run     ? w->run(w->user, item, p)
+             : p->chain ? pare_chain_run(p->chain)
+                        : pare_phase_run(r, p->runner));
     return r->at == r->phases - 1 ? item_take(r, item, p) : PARE_OK;
 }
 
@@ -181,7 +224,7 @@ pare_status pare_replica_run(pare_replica *replica, int64_t first, int64_t count
     for (int64_t item = first; item < first + count; item++) {
         PARE_TRY(pare_ctx_poll(&replica->ctx));
         if (w->load) PARE_TRY(w->load(w->user, item, replica));
-        PARE_TRY(w->run ? w->run(w->user, item, replica) : pare_runner_run(replica->runner));
+        PARE_TRY(w->run ? w->run(w->user, item, replica) : pare_replica_compute(replica));
         if (w->take) PARE_TRY(w->take(w->user, item, replica));
     }
     return PARE_OK;
@@ -194,7 +237,7 @@ static void item_land(pare_replicas *r, pare_replica *p)
 {
     if (!p->busy) return;
     p->busy = false;
-    pare_status st = pare_runner_wait(p->runner);
+    pare_status st = replica_wait(p);
     if (p->item > r->failed) return;
     if (st == PARE_OK && r->work.take) st = r->work.take(r->work.user, p->item, p);
     if (st != PARE_OK) note_failure(r, p->item, p, st);
@@ -211,7 +254,7 @@ static pare_status item_start(pare_replicas *r, int64_t item, pare_replica *p)
     const pare_batch_work *w = &r->work;
     PARE_TRY(pare_ctx_poll(&p->ctx));
     if (w->load) PARE_TRY(w->load(w->user, item, p));
-    PARE_TRY(pare_runner_start(p->runner));
+    PARE_TRY(replica_start(p));
     p->busy = true;
     p->item = item;
     return PARE_OK;

@@ -7,7 +7,7 @@
 #ifndef PARE_RUNTIME_EXEC_BATCH_H
 #define PARE_RUNTIME_EXEC_BATCH_H
 
-#include "runtime/exec/exec.h"
+#include "runtime/exec/chain.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,8 +18,10 @@ typedef struct pare_replicas pare_replicas;
 /* One runner of the pool. Failures of its items are noted in its context. */
 typedef struct pare_replica {
     pare_ctx ctx;
-    pare_runner *runner;
-    int index;  /* in the pool */
+    pare_runner *runner; /* that has the inputs */
+    pare_runner *last;   /* and the outputs: itself, or of a chain the last one */
+    pare_chain *chain;   /* NULL: the runner has all of the model */
+    int index;           /* in the pool */
     int worker; /* the thread that drives it now; 0 is the thread that called pare_replicas_run */
     void *own;  /* for the caller; NULL at first */
     bool busy;  /* `item` was started and is still in flight (overlap) */
@@ -32,6 +34,8 @@ typedef struct pare_replicas_options {
     bool each;     /* a replica for each item (item i runs on replica i), so that the outputs of all
                       are valid until the next run; else one for each thread */
     bool share;    /* on a device: all replicas work in one stream, pare_replicas_stream */
+    const pare_chain_plan *chain; /* on devices: replicas are chains of it, and the pool's plan is
+                                     its first; without SliceSum nodes. NULL: runners of the plan */
     bool concurrent; /* on a device: threads as on the CPU, each with a replica; else one thread */
     bool overlap; /* on a device: two replicas in turn; while one computes, the inputs of the other
                      are copied. On the CPU: nothing changes. */
@@ -54,7 +58,7 @@ typedef struct pare_batch_work {
     /* Sets the runner's inputs, all of them: the runner may have run another item. Called side by
        side, in any order. */
     pare_status (*load)(void *user, int64_t item, pare_replica *replica);
-    /* In place of pare_runner_run. Not with overlap, nor with SliceSum nodes. */
+    /* In place of pare_replica_compute. Not with overlap, nor with SliceSum nodes. */
     pare_status (*run)(void *user, int64_t item, pare_replica *replica);
     /* The runner's outputs are the item's. In order of items and one at a time, or, with any_order,
        side by side. */
@@ -89,6 +93,11 @@ PARE_NODISCARD pare_status pare_replicas_run(pare_replicas *replicas, int64_t fi
                                              const pare_batch_work *work);
 /* Waits for what is in flight and takes it. */
 PARE_NODISCARD pare_status pare_replicas_finish(pare_replicas *replicas);
+
+/* A run of the replica's runner or chain: what goes to and from it is the caller's. */
+PARE_NODISCARD pare_status pare_replica_compute(pare_replica *replica);
+/* Has all that runs on a GPU play again been recorded? (pare_runner_is_recorded) */
+bool pare_replica_is_recorded(const pare_replica *replica);
 
 /* Runs the items one after the other by this replica alone, on the calling thread, which shares it
    with no other; for work within the work of another pool. A failure is in replica->ctx. */

@@ -478,6 +478,8 @@ static pare_status phase(pare_runner *r, const char *name, pare_status (*work)(p
 
 static pare_status work_queue(pare_runner *r, int first, int count)
 {
+    pare_device *d = r->plan->options.device;
+    PARE_TRY(d->streams->enter(r->ctx, d));
     r->device->first = first;
     r->device->count = count;
     if (!first) {

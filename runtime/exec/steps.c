@@ -337,7 +337,9 @@ pare_status pare_steps_make(pare_plan *plan)
     pare_ptr_map_init(&m.root, &arena);
     pare_status st = PARE_OK;
     const pare_plan_options *o = &plan->options;
-    if ((o->tune || o->cache_dir) && !o->reference) st = pare_tuner_open(plan->ctx, &m.tuner, o);
+    if (o->device) st = o->device->streams->enter(plan->ctx, o->device);
+    if (st == PARE_OK && (o->tune || o->cache_dir) && !o->reference)
+        st = pare_tuner_open(plan->ctx, &m.tuner, o);
     if (st == PARE_OK) st = steps_fill(&m);
     if (m.tuner && st == PARE_OK)
         st = pare_tuner_close(m.tuner);

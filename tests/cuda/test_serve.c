@@ -203,7 +203,8 @@ static void a_run_that_records_holds_off_who_frees(void **state)
     gpus_open(d, true);
     pare_gpu *gpu = pare_gpus_first(d->gpus);
     assert_int_equal(pare_onnx_read(&d->ctx, &m, "datasets/zoo/mlp.onnx"), PARE_OK);
-    assert_int_equal(pare_plans_new(&d->ctx, &plans, m, gpu, 1), PARE_OK);
+    const pare_plans_options where = {.gpu = &gpu, .gpu_count = 1, .instances = 1};
+    assert_int_equal(pare_plans_new(&d->ctx, &plans, m, &where), PARE_OK);
     assert_int_equal(pare_plans_get(plans, &d->ctx, &planned, &shape, 1), PARE_OK);
     pare_replica *replica = pare_replicas_at(planned->replicas, 0);
     assert_false(runs_alone(plans, replica, gpu));

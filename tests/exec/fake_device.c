@@ -86,6 +86,8 @@ static void stream_close(pare_stream *q)
     free(q);
 }
 
+static pare_status stream_enter(pare_ctx *ctx, pare_device *d) { return allowed(ctx, d); }
+
 static pare_status stream_pin(pare_ctx *ctx, pare_device *d, void **out, size_t bytes)
 {
     PARE_TRY(allowed(ctx, d));
@@ -142,6 +144,7 @@ static const pare_backend backend = {.name = "fake",
 
 static const pare_stream_table streams = {.open = stream_open,
                                           .close = stream_close,
+                                          .enter = stream_enter,
                                           .pin = stream_pin,
                                           .unpin = stream_unpin,
                                           .event_open = event_open,

@@ -83,6 +83,35 @@ def large_bodies():
     check('large_end', server.stop() == 0, server.process.stderr.read())
 
 
+def stages(folder):
+    """A model in stages on three GPUs, by config.pbtxt: the bytes of one GPU, many requests at a time."""
+    os.environ['SIMT_DEVICES'] = '4'
+    x = serve.rng.standard_normal((48, 1, 28, 28)).astype(np.float32)
+    for name, text in ('whole', ''), ('cut', 'parameters { key: "parallel" value { string_value: "pipeline" } } '
+                                             'instance_group { kind: KIND_GPU gpus: [3, 0, 1] }'):
+        os.makedirs(os.path.join(folder, name, '1'))
+        shutil.copy(ZOO / 'cnn.onnx', os.path.join(folder, name, '1', 'model.onnx'))
+        with open(os.path.join(folder, name, 'config.pbtxt'), 'w') as file:
+            file.write(text)
+    server = serve.Server(folder, '--max-batch', 8, '--max-delay', 2000)
+    client = server.client(8)
+    check('stages_placed', place(client, 'cut') == [{'name': 'cut', 'kind': 'KIND_GPU', 'count': 3, 'gpus': [3, 0, 1]}],
+          place(client, 'cut'))
+    config = client.get_model_config('cut')['parameters']
+    check('stages_parameter', config == {'parallel': {'string_value': 'pipeline'}}, config)
+    got = {}
+    for name in 'whole', 'cut':
+        asked = [client.async_infer(name, serve.inputs_of({'input': x[i:i + 3]}, True)) for i in range(0, 48, 3)]
+        got[name] = np.concatenate([a.get_result().as_numpy('logits') for a in asked])
+    check('stages_same_bytes', serve.equal(got['whole'], got['cut']), got)
+    statistics = client.get_inference_statistics('cut')['model_stats'][0]
+    check('stages_statistics', statistics['inference_count'] == 48 and statistics['execution_count'] <= 16, statistics)
+    server.stop()
+    check('stages_end', server.process.returncode == 0 and "model 'cut' on GPUs 3, 0, 1: batches of 8 samples" in
+          server.process.stderr.read())
+    del os.environ['SIMT_DEVICES']
+
+
 with tempfile.TemporaryDirectory() as made:
     serve.make_repository(made)
     main = serve.Server(made)
@@ -99,4 +128,6 @@ with tempfile.TemporaryDirectory() as made:
     placing(made)
 with tempfile.TemporaryDirectory() as made:
     int8(made)
+with tempfile.TemporaryDirectory() as made:
+    stages(made)
 finish()

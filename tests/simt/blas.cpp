@@ -18,6 +18,7 @@ namespace
 {
 
 struct handle {
+    int device; // that was the current one
     cudaStream_t stream;
     void *workspace;
     int math, pointers;
@@ -115,7 +116,7 @@ extern "C" {
 int cublasCreate_v2(void **out)
 {
     BLAS_CALL("cublasCreate");
-    handle *h = new handle{nullptr, nullptr, PARE_BLAS_MATH_DEFAULT, PARE_BLAS_POINTERS_HOST};
+    handle *h = new handle{device_current(), nullptr, nullptr, PARE_BLAS_MATH_DEFAULT, PARE_BLAS_POINTERS_HOST};
     handles().insert(h);
     live_add("cuBLAS handles", 1);
     *out = h;
@@ -145,6 +146,8 @@ int cublasSetStream_v2(void *p, void *stream)
     BLAS_CALL("cublasSetStream");
     handle *h = find(p);
     if (!h || !stream_known(static_cast<cudaStream_t>(stream))) return PARE_BLAS_NOT_INITIALIZED;
+    const int at = stream_device(static_cast<cudaStream_t>(stream));
+    if (at >= 0 && at != h->device) return no("the stream is of another device than the handle");
     h->stream = static_cast<cudaStream_t>(stream);
     h->workspace = nullptr;
     return PARE_BLAS_SUCCESS;

@@ -17,7 +17,8 @@ namespace
 {
 
 struct handle {
-    bool warm; // a product has run outside of a capture
+    bool warm;  // a product has run outside of a capture
+    int device; // that was the current one when it was made
 };
 struct desc {
     int compute, scale, pointers, trans_a, trans_b, epilogue, bias_type;
@@ -240,6 +241,13 @@ int check_alignment(const pare_lt_algo *algo, const product &x)
 }
 
 // A library that is not warm loads and allocates, which a capture forbids.
+int check_device(const handle *h, cudaStream_t stream)
+{
+    const int at = stream_known(stream) ? stream_device(stream) : -1;
+    if (at < 0 || at == h->device) return PARE_BLAS_SUCCESS;
+    return no("the stream is of another device than the handle");
+}
+
 int check_capture(const handle *h, const pare_lt_algo *algo, cudaStream_t stream)
 {
     if (!capturing(stream) || (h->warm && algo)) return PARE_BLAS_SUCCESS;
@@ -263,7 +271,7 @@ extern "C" {
 int cublasLtCreate(void **out)
 {
     LT_CALL("cublasLtCreate");
-    return make(out, handle{false}, HANDLE);
+    return make(out, handle{false, device_current()}, HANDLE);
 }
 int cublasLtDestroy(void *h)
 {
@@ -398,7 +406,8 @@ int cublasLtMatmul(void *h, void *d, const void *alpha, const void *a, void *a_l
                  find<layout>(b_layout, LAYOUT), find<layout>(c_layout, LAYOUT),
                  find<layout>(out_layout, LAYOUT)};
     cudaStream_t stream = static_cast<cudaStream_t>(on);
-    int status = check_problem(p);
+    int status = check_device(lt, stream);
+    if (!status) status = check_problem(p);
     if (!status) status = check_algo(algo, p, workspace, size);
     if (!status) status = check_capture(lt, algo, stream);
     if (status) return status;

@@ -37,6 +37,12 @@ bool from_device(cudaMemcpyKind kind)
     return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
 }
 
+bool of_two_devices(const copy &c)
+{
+    const allocation *to = device_find(c.to, nullptr), *from = device_find(c.from, nullptr);
+    return to && from && to->device != from->device;
+}
+
 cudaError_t check_copy(copy *c)
 {
     if (c->kind == cudaMemcpyDefault) {
@@ -47,6 +53,10 @@ cudaError_t check_copy(copy *c)
     if (c->kind < cudaMemcpyHostToHost || c->kind > cudaMemcpyDeviceToDevice)
         return cudaErrorInvalidMemcpyDirection;
     if (c->width > c->to_pitch || c->width > c->from_pitch) return cudaErrorInvalidPitchValue;
+    if (c->kind == cudaMemcpyDeviceToDevice && of_two_devices(*c)) {
+        say("copy of %zu bytes: from a device to another, which only peer copies do", c->width);
+        return cudaErrorInvalidValue;
+    }
     bool to = side_fits(c->to, extent(c->to_pitch, *c), to_device(c->kind));
     bool from = side_fits(c->from, extent(c->from_pitch, *c), from_device(c->kind));
     if (to && from) return cudaSuccess;
@@ -102,9 +112,34 @@ cudaError_t finish(cudaError_t queued)
     return queued ? fail(queued) : cudaSuccess;
 }
 
-cudaError_t forbidden(void)
+cudaError_t forbidden(void) { return capturing_any() ? capture_forbids() : cudaSuccess; }
+
+bool is_on(const void *p, size_t n, int device)
 {
-    return capturing_any() ? capture_forbids() : cudaSuccess;
+    const allocation *a = device_find(p, nullptr);
+    return a && a->device == device && device_covers(p, n);
+}
+
+// From memory of one device to memory of one, which may be the same, in a stream of either.
+cudaError_t queue_peer_copy(char *to, int to_device, const char *from, int from_device, size_t n,
+                            cudaStream_t stream)
+{
+    for (int device : {to_device, from_device})
+        if (device < 0 || device >= simt_set.devices) return cudaErrorInvalidDevice;
+    if (!n) return cudaSuccess;
+    if (!is_on(to, n, to_device) || !is_on(from, n, from_device)) {
+        say("peer copy of %zu bytes: not memory of devices %d and %d", n, to_device, from_device);
+        return cudaErrorInvalidValue;
+    }
+    if (!stream_known(stream)) return cudaErrorInvalidResourceHandle;
+    const int at = stream_device(stream);
+    if (at >= 0 && at != to_device && at != from_device) return cudaErrorInvalidResourceHandle;
+    return enqueue(stream, {WORK_COPY, "peer copy", [=]() {
+                                if (!device_covers(to, n) || !device_covers(from, n))
+                                    simt_fault("a copy runs when its device memory is gone");
+                                memmove(to, from, n);
+                                if (check) check->written(to, n);
+                            }});
 }
 
 copy flat(void *to, const void *from, size_t n, cudaMemcpyKind kind)
@@ -121,6 +156,15 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcp
 {
     SIMT_CALL("cudaMemcpyAsync");
     cudaError_t e = queue_copy(flat(to, from, n, kind), stream);
+    return e ? fail(e) : e;
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
+                                size_t n, cudaStream_t stream)
+{
+    SIMT_CALL("cudaMemcpyPeerAsync");
+    cudaError_t e = queue_peer_copy(static_cast<char *>(to), to_device,
+                                    static_cast<const char *>(from), from_device, n, stream);
     return e ? fail(e) : e;
 }
 

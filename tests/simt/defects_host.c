@@ -131,6 +131,74 @@ int defect_event_wait_missing(int planted)
     return wrong(y, N, 11) + wrong(x, N, 10);
 }
 
+/* x on device 0, its copy and y on device 1, and a stream there. */
+typedef struct pair {
+    float *x, *copy, *y;
+    cudaStream_t first, second;
+    cudaEvent_t copied;
+} pair;
+
+static void pair_open(pair *p)
+{
+    simt_set.devices = 2;
+    p->x = make(N, 10);
+    cudaStreamCreateWithFlags(&p->first, cudaStreamNonBlocking);
+    cudaEventCreate(&p->copied);
+    cudaSetDevice(1);
+    p->copy = make(N, 1);
+    p->y = make(N, 1);
+    cudaStreamCreateWithFlags(&p->second, cudaStreamNonBlocking);
+}
+
+static void pair_copy(const pair *p)
+{
+    cudaMemcpyPeerAsync(p->copy, 1, p->x, 0, N * 4, p->first);
+    cudaEventRecord(p->copied, p->first);
+}
+
+/* y: y + 10 */
+static int pair_close(pair *p)
+{
+    cudaStreamSynchronize(p->second);
+    cudaStreamDestroy(p->first);
+    cudaStreamDestroy(p->second);
+    cudaEventDestroy(p->copied);
+    const int bad = wrong(p->y, N, 11) + wrong(p->copy, N, 10) + wrong(p->x, N, 10);
+    cudaSetDevice(0);
+    return bad;
+}
+
+int defect_memory_of_another_device(int planted)
+{
+    pair p;
+    pair_open(&p);
+    pair_copy(&p);
+    cudaStreamWaitEvent(p.second, p.copied, 0);
+    defect_add(p.y, planted ? p.x : p.copy, N, p.second);
+    return pair_close(&p);
+}
+
+int defect_another_device_current(int planted)
+{
+    pair p;
+    pair_open(&p);
+    pair_copy(&p);
+    cudaStreamWaitEvent(p.second, p.copied, 0);
+    if (planted) cudaSetDevice(0);
+    defect_add(p.y, p.copy, N, p.second);
+    return pair_close(&p);
+}
+
+int defect_peer_copy_not_waited_for(int planted)
+{
+    pair p;
+    pair_open(&p);
+    pair_copy(&p);
+    if (!planted) cudaStreamWaitEvent(p.second, p.copied, 0);
+    defect_add(p.y, p.copy, N, p.second);
+    return pair_close(&p);
+}
+
 int defect_allocation_in_capture(int planted)
 {
     float *p = make(N, 2);

@@ -21,9 +21,10 @@ cudaError_t fail(cudaError_t code)
     return code;
 }
 
-static std::map<const void *, int> &allowed(void)
+// Bytes of dynamic shared memory, by kernel and device.
+static std::map<std::pair<const void *, int>, int> &allowed(void)
 {
-    static auto *t = new std::map<const void *, int>;
+    static auto *t = new std::map<std::pair<const void *, int>, int>;
     return *t;
 }
 
@@ -40,8 +41,8 @@ static cudaError_t check_launch(const launch &k, const void *function)
             g.x, g.y, g.z, b.x, b.y, b.z);
         return cudaErrorInvalidConfiguration;
     }
-    size_t most = allowed().count(function) ? static_cast<size_t>(allowed()[function])
-                                            : static_cast<size_t>(SHARED_STATIC);
+    const auto own = allowed().find({function, chosen_device});
+    size_t most = static_cast<size_t>(own == allowed().end() ? int{SHARED_STATIC} : own->second);
     if (k.shared <= most) return cudaSuccess;
     say("launch of %s: %zu bytes of dynamic shared memory, %zu are allowed", k.name.c_str(),
         k.shared, most);
@@ -223,7 +224,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     if (cudaError_t e = no_device()) return fail(e);
     if (device < 0 || device >= simt_set.devices) return fail(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
-    snprintf(p->name, sizeof p->name, "emulated device");
+    snprintf(p->name, sizeof p->name, "emulated device%s",
+             simt_set.mixed && device % 2 ? " B" : "");
     p->totalGlobalMem = simt_set.memory;
     p->sharedMemPerBlock = SHARED_STATIC;
     p->sharedMemPerBlockOptin = static_cast<size_t>(simt_set.shared);
@@ -242,6 +244,15 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int *out, int device, int peer)
+{
+    SIMT_CALL("cudaDeviceCanAccessPeer");
+    for (int d : {device, peer})
+        if (d < 0 || d >= simt_set.devices) return fail(cudaErrorInvalidDevice);
+    *out = simt_set.peers && device != peer;
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceReset(void)
 {
     SIMT_CALL("cudaDeviceReset");
@@ -257,7 +268,7 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute wh
         return fail(cudaErrorInvalidValue);
     if (which == cudaFuncAttributeMaxDynamicSharedMemorySize) {
         if (value < 0 || value > simt_set.shared) return fail(cudaErrorInvalidValue);
-        allowed()[function] = value;
+        allowed()[{function, chosen_device}] = value;
     }
     return cudaSuccess;
 }

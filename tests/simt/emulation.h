@@ -10,6 +10,8 @@
      SIMT_DRIVER=N  SIMT_ARCHITECTURE=N               the driver's version (13000; 0: none), sm_N
      SIMT_PROCESSORS=N  SIMT_SHARED=BYTES             multiprocessors, and a block's shared memory
      SIMT_POOLS=0                                     no memory pools
+     SIMT_PEERS=0                                     no device reaches another one's memory
+     SIMT_MIXED=1                                     every other device has another name
      SIMT_BLAS_VERSION=N                              of cuBLAS and cuBLASLt (130100: 13.1.0)
      SIMT_BLAS=absent  SIMT_NCCL=absent               as where these libraries are not installed
      SIMT_NCCL_VERSION=N                              of NCCL (22703: 2.27.3)
@@ -58,6 +60,8 @@ typedef struct simt_settings {
     int cache;  /* bytes of L2 */
     int shared; /* bytes of shared memory of a block, at most */
     bool pools; /* has the driver memory pools? */
+    bool peers; /* may devices reach each other's memory? */
+    bool mixed; /* has every other device another name? */
     int blas;   /* version of cuBLAS and cuBLASLt: 130100 is 13.1.0 */
     int nccl;   /* version of NCCL: 22703 is 2.27.3 */
 } simt_settings;

@@ -112,12 +112,15 @@ bool host_pinned(const void *p);
 /* Kernels, copies and library calls see device memory between open and close; the host never does.
  */
 void device_open(void);
+void device_open_on(int device); /* and see memory that this device may reach; -1: all */
 void device_close(void);
 void device_check_edges(void); /* a fault where bytes after an allocation changed */
 void *device_new(size_t bytes, pool *from);
 void device_delete(void *p);
 int device_current(void); /* of the calling thread */
-size_t device_used(void);
+size_t device_used(int device);
+int pool_device(const pool *p);              /* -1: any */
+bool pool_serves(const pool *p, int device); /* may the device reach its memory? */
 
 /* The driver's cuMemGetAddressRange (ipc.cpp). */
 void *address_range_entry(void);
@@ -148,7 +151,8 @@ cudaError_t capture_forbids(void); /* spoils the captures that forbid the runnin
 void drain_all(void);
 void clock_tick(void); // a piece of work is done
 bool stream_known(cudaStream_t stream);
-bool in_host_work(void); /* of a stream: it may call nothing */
+int stream_device(cudaStream_t stream); /* of a known one; -1: the default stream */
+bool in_host_work(void);                /* of a stream: it may call nothing */
 
 /* --- failures (failure.cpp) --- */
 

@@ -18,8 +18,8 @@ namespace simt
 static uint64_t calls, fail_call;
 static int fail_code;
 static bool fail_sticky, failed; // it has failed once
-static char fail_name[64];        // of the calls that are counted for it; "": all
-static FILE *list; // of the calls
+static char fail_name[64];       // of the calls that are counted for it; "": all
+static FILE *list;               // of the calls
 static uint64_t generator = 88172645463325252u;
 static std::map<std::string, int> &live(void)
 {
@@ -57,10 +57,7 @@ void say(const char *format, ...)
     fprintf(stderr, "simt: %s\n", text);
 }
 
-void live_add(const char *kind, int n)
-{
-    live()[kind] += n;
-}
+void live_add(const char *kind, int n) { live()[kind] += n; }
 
 // A driver does not survive a fork: a process that has used it forks no more.
 static void forks(void)
@@ -83,10 +80,7 @@ call::call(const char *name) : guard(lock()), code(0)
         say("%s, call %llu, fails on demand", name, static_cast<unsigned long long>(calls));
 }
 
-bool device_lost(void)
-{
-    return fail_sticky && failed;
-}
+bool device_lost(void) { return fail_sticky && failed; }
 
 static int choice(const char *variable, const char *const names[], int count, int otherwise)
 {
@@ -119,10 +113,12 @@ __attribute__((constructor)) static void read_environment(void)
     simt_set.devices = static_cast<int>(number("SIMT_DEVICES", 1));
     simt_set.memory = number("SIMT_MEMORY", simt_set.memory);
     simt_set.cache = static_cast<int>(number("SIMT_CACHE", 1 << 20));
-    simt_set.multiprocessors =
-        static_cast<int>(number("SIMT_PROCESSORS", static_cast<unsigned>(simt_set.multiprocessors)));
+    simt_set.multiprocessors = static_cast<int>(
+        number("SIMT_PROCESSORS", static_cast<unsigned>(simt_set.multiprocessors)));
     simt_set.shared = static_cast<int>(number("SIMT_SHARED", SHARED_MOST));
     simt_set.pools = number("SIMT_POOLS", 1) != 0;
+    simt_set.peers = number("SIMT_PEERS", 1) != 0;
+    simt_set.mixed = number("SIMT_MIXED", 0) != 0;
     simt_set.blas = static_cast<int>(number("SIMT_BLAS_VERSION", 130100));
     simt_set.nccl = static_cast<int>(number("SIMT_NCCL_VERSION", 22703));
     simt_set.driver = static_cast<int>(number("SIMT_DRIVER", 13000));
@@ -165,10 +161,7 @@ void simt_fail_at(uint64_t n, int code, bool sticky)
     failed = false;
 }
 
-uint64_t simt_calls(void)
-{
-    return calls;
-}
+uint64_t simt_calls(void) { return calls; }
 
 uint64_t simt_calls_of(const char *name)
 {
@@ -191,15 +184,6 @@ int simt_live(char *text, size_t size)
     return all;
 }
 
-bool simt_emulated(void)
-{
-    return true;
-}
-bool simt_checks(void)
-{
-    return check != nullptr;
-}
-uint64_t simt_reports(void)
-{
-    return check ? check->reports() : 0;
-}
+bool simt_emulated(void) { return true; }
+bool simt_checks(void) { return check != nullptr; }
+uint64_t simt_reports(void) { return check ? check->reports() : 0; }

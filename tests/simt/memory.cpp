@@ -32,7 +32,12 @@ static std::deque<std::pair<char *, size_t>> &dead(void)
     static auto *t = new std::deque<std::pair<char *, size_t>>;
     return *t;
 }
-static size_t used, dead_bytes;
+static size_t dead_bytes;
+static std::map<int, size_t> &used(void) // by device
+{
+    static auto *t = new std::map<int, size_t>;
+    return *t;
+}
 
 // Addresses that only allocations have, each once. Under AddressSanitizer its own heap serves,
 // which knows the ends of what it gives.
@@ -71,9 +76,9 @@ static void give_back(char *block, size_t bytes)
         madvise(block, bytes + 2 * EDGE, MADV_DONTNEED);
 }
 
-static int open_depth;
+static int open_depth, open_device = -1;
 
-size_t device_used(void) { return used; }
+size_t device_used(int device) { return used()[device]; }
 
 static allocation *find(uintptr_t p, uintptr_t *base)
 {
@@ -110,12 +115,22 @@ bool host_pinned(const void *p)
     return at - next->first < next->second;
 }
 
-void device_open(void)
+static bool reaches(int device, const allocation &a)
+{
+    return device < 0 || a.device == device || (a.from && pool_serves(a.from, device));
+}
+
+void device_open_on(int device)
 {
     if (open_depth++) return;
+    open_device = device;
     for (auto &entry : table())
-        if (entry.second.ready) permit(reinterpret_cast<void *>(entry.first), entry.second.bytes);
+        if (entry.second.ready && reaches(device, entry.second))
+            permit(reinterpret_cast<void *>(entry.first), entry.second.bytes);
 }
+
+// In work that a host function has interrupted: as it was.
+void device_open(void) { device_open_on(open_device); }
 
 void device_close(void)
 {
@@ -143,15 +158,16 @@ void device_check_edges(void)
 
 void *device_new(size_t bytes, pool *from)
 {
-    if (used + bytes > simt_set.memory) return nullptr;
+    int device = from ? pool_device(from) : -1;
+    if (device < 0) device = device_current();
+    if (used()[device] + bytes > simt_set.memory) return nullptr;
     char *block = reserve(bytes + 2 * EDGE);
     if (!block) return nullptr;
     char *p = block + EDGE;
     memset(block, EDGE_BYTE, bytes + 2 * EDGE);
     memset(p, 0xff, bytes);
-    table()[reinterpret_cast<uintptr_t>(p)] = {
-        bytes, from, from == nullptr, false, device_current(), 0, 0};
-    used += bytes;
+    table()[reinterpret_cast<uintptr_t>(p)] = {bytes, from, from == nullptr, false, device, 0, 0};
+    used()[device] += bytes;
     if (check) check->allocated(p, bytes);
     if (from || !open_depth) forbid(p, bytes);
     return p;
@@ -161,8 +177,8 @@ void device_delete(void *p)
 {
     auto at = table().find(reinterpret_cast<uintptr_t>(p));
     size_t bytes = at->second.bytes;
+    used()[at->second.device] -= bytes;
     table().erase(at);
-    used -= bytes;
     if (check) check->freed(p);
     permit(p, bytes);
     memset(p, 0xdb, bytes);
@@ -273,7 +289,7 @@ cudaError_t cudaHostUnregister(void *p)
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
     SIMT_CALL("cudaMemGetInfo");
-    *available = simt_set.memory - used;
+    *available = simt_set.memory - device_used(device_current());
     *total = simt_set.memory;
     return cudaSuccess;
 }

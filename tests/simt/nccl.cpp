@@ -127,7 +127,7 @@ bool group_ready(communicator *c, uint64_t number, wire_group *g)
                    static_cast<unsigned long long>(number), c->rank,
                    static_cast<unsigned long long>(c->ran + 1));
     if (c->status != PARE_NCCL_SUCCESS) return c->status != PARE_NCCL_REMOTE_ERROR;
-    device_open();
+    device_open_on(-1);
     for (const wire_message &m : g->messages)
         if (!device_covers(m.data, m.bytes))
             simt_fault("NCCL: a message runs when its device memory is gone");

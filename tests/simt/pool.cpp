@@ -11,6 +11,8 @@ namespace simt
 struct pool {
     size_t most; /* bytes; 0: the device's */
     uint64_t keep, used, used_high, reserved, reserved_high;
+    int device;           /* -1: the current one of who allocates */
+    std::set<int> served; /* other devices that may reach its memory */
 };
 
 static std::set<pool *> &pools(void)
@@ -22,9 +24,13 @@ static std::set<pool *> &pools(void)
 static pool *standard(void)
 {
     static pool *p;
-    if (!p) pools().insert(p = new pool{});
+    if (!p) pools().insert(p = new pool{0, 0, 0, 0, 0, 0, -1, {}});
     return p;
 }
+
+int pool_device(const pool *p) { return p->device; }
+
+bool pool_serves(const pool *p, int device) { return p->served.count(device) != 0; }
 
 static pool *chosen;
 static pool *known(cudaMemPool_t handle)
@@ -80,18 +86,12 @@ static cudaError_t release(void *p, cudaStream_t stream)
 static uint64_t *attribute(pool *p, cudaMemPoolAttr which)
 {
     switch (which) {
-    case cudaMemPoolAttrReleaseThreshold:
-        return &p->keep;
-    case cudaMemPoolAttrReservedMemCurrent:
-        return &p->reserved;
-    case cudaMemPoolAttrReservedMemHigh:
-        return &p->reserved_high;
-    case cudaMemPoolAttrUsedMemCurrent:
-        return &p->used;
-    case cudaMemPoolAttrUsedMemHigh:
-        return &p->used_high;
-    default:
-        return nullptr;
+    case cudaMemPoolAttrReleaseThreshold: return &p->keep;
+    case cudaMemPoolAttrReservedMemCurrent: return &p->reserved;
+    case cudaMemPoolAttrReservedMemHigh: return &p->reserved_high;
+    case cudaMemPoolAttrUsedMemCurrent: return &p->used;
+    case cudaMemPoolAttrUsedMemHigh: return &p->used_high;
+    default: return nullptr;
     }
 }
 
@@ -107,8 +107,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *out, const struct cudaMemPoolProps 
     if (props->allocType != cudaMemAllocationTypePinned ||
         props->location.type != cudaMemLocationTypeDevice || props->location.id >= simt_set.devices)
         return fail(cudaErrorInvalidValue);
-    pool *p = new pool{};
-    p->most = props->maxSize;
+    pool *p = new pool{props->maxSize, 0, 0, 0, 0, 0, props->location.id, {}};
     pools().insert(p);
     live_add("pools", 1);
     *out = reinterpret_cast<cudaMemPool_t>(p);
@@ -150,6 +149,28 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, enum cudaMemPoolAttr w
     const uint64_t *at = p ? attribute(p, which) : nullptr;
     if (!at) return fail(cudaErrorInvalidValue);
     *static_cast<uint64_t *>(value) = *at;
+    return cudaSuccess;
+}
+
+// Work of the named devices may reach the pool's memory from now on.
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t handle, const struct cudaMemAccessDesc *list,
+                                 size_t count)
+{
+    SIMT_CALL("cudaMemPoolSetAccess");
+    pool *p = known(handle);
+    if (!p || p->device < 0 || !list || !count) return fail(cudaErrorInvalidValue);
+    for (size_t i = 0; i < count; i++) {
+        const cudaMemLocation &at = list[i].location;
+        bool device =
+            at.type == cudaMemLocationTypeDevice && at.id >= 0 && at.id < simt_set.devices;
+        if (!device || list[i].flags != cudaMemAccessFlagsProtReadWrite)
+            return fail(cudaErrorInvalidValue);
+        if (at.id != p->device && !simt_set.peers) {
+            say("pool of device %d: device %d has no way to its memory", p->device, at.id);
+            return fail(cudaErrorInvalidDevice);
+        }
+        p->served.insert(at.id);
+    }
     return cudaSuccess;
 }
 

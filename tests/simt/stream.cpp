@@ -10,15 +10,12 @@
 namespace simt
 {
 
-static stream standard = {true, {}, nullptr, nullptr, {}};
+static stream standard = {-1, true, {}, nullptr, nullptr, {}};
 static bool in_host_function;
 static double now_ms;
 static uint64_t launches;
 
-bool in_host_work(void)
-{
-    return in_host_function;
-}
+bool in_host_work(void) { return in_host_function; }
 
 std::vector<stream *> &all_streams(void)
 {
@@ -43,10 +40,9 @@ static event *event_of(cudaEvent_t handle)
     event *e = reinterpret_cast<event *>(handle);
     return all_events().count(e) ? e : nullptr;
 }
-bool stream_known(cudaStream_t handle)
-{
-    return stream_of(handle) != nullptr;
-}
+bool stream_known(cudaStream_t handle) { return stream_of(handle) != nullptr; }
+
+int stream_device(cudaStream_t handle) { return stream_of(handle)->device; }
 
 bool capturing(cudaStream_t handle)
 {
@@ -71,10 +67,7 @@ cudaError_t capture_forbids(void)
 }
 
 // The device's own clock counts pieces of work, those of a graph too: 1 us each.
-void clock_tick(void)
-{
-    now_ms += 0.001;
-}
+void clock_tick(void) { now_ms += 0.001; }
 
 // --- running ---
 
@@ -91,7 +84,7 @@ static void run_first(stream *s)
 {
     operation o = std::move(s->stream.front());
     s->stream.pop_front();
-    if (o.w.kind != WORK_HOST) device_open();
+    if (o.w.kind != WORK_HOST) device_open_on(o.w.kind == WORK_COPY ? -1 : s->device);
     in_host_function = o.w.kind == WORK_HOST;
     if (o.w.run && (o.w.kind == WORK_MEMORY || !device_lost())) o.w.run();
     in_host_function = false;
@@ -101,10 +94,7 @@ static void run_first(stream *s)
     o.done->at = now_ms;
 }
 
-static stream *nth_stream(size_t i)
-{
-    return i ? all_streams()[i - 1] : &standard;
-}
+static stream *nth_stream(size_t i) { return i ? all_streams()[i - 1] : &standard; }
 
 // Runs one operation of some stream but `not_this`, the first that can from a random start.
 static bool step_any(const stream *not_this)
@@ -194,10 +184,20 @@ static cudaError_t implicit_capture(void)
     return e;
 }
 
+// What computes is put into streams of the current device alone; copies into any.
+static bool computes_here(const stream *s, work_kind kind)
+{
+    bool computes = kind == WORK_KERNEL || kind == WORK_SET || kind == WORK_LIBRARY;
+    if (!computes || s->device < 0 || s->device == device_current()) return true;
+    say("a stream of device %d is given work while device %d is the current one", s->device,
+        device_current());
+    return false;
+}
+
 cudaError_t enqueue(cudaStream_t handle, work w)
 {
     stream *s = stream_of(handle);
-    if (!s) return cudaErrorInvalidResourceHandle;
+    if (!s || !computes_here(s, w.kind)) return cudaErrorInvalidResourceHandle;
     if (s->captured) {
         std::vector<node> &nodes = s->captured->g->nodes;
         nodes.push_back({std::move(w), s->tails});
@@ -218,7 +218,7 @@ static cudaError_t ended(const call &here)
 
 static cudaError_t new_stream(cudaStream_t *out, bool blocking)
 {
-    stream *s = new stream{blocking, {}, nullptr, nullptr, {}};
+    stream *s = new stream{device_current(), blocking, {}, nullptr, nullptr, {}};
     all_streams().push_back(s);
     live_add("streams", 1);
     *out = reinterpret_cast<cudaStream_t>(s);
@@ -227,7 +227,7 @@ static cudaError_t new_stream(cudaStream_t *out, bool blocking)
 
 static cudaError_t new_event(cudaEvent_t *out, bool timed)
 {
-    event *e = new event{timed, nullptr, nullptr, {}};
+    event *e = new event{device_current(), timed, nullptr, nullptr, {}};
     all_events().insert(e);
     live_add("events", 1);
     *out = reinterpret_cast<cudaEvent_t>(e);
@@ -264,10 +264,7 @@ void queue_launch(launch k, cudaStream_t s, cudaError_t *e)
 
 using namespace simt;
 
-uint64_t simt_launches(void)
-{
-    return launches;
-}
+uint64_t simt_launches(void) { return launches; }
 
 extern "C" {
 
@@ -374,6 +371,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on)
     event *e = event_of(handle);
     stream *s = stream_of(on);
     if (!e || !s) return fail(cudaErrorInvalidResourceHandle);
+    if (s->device >= 0 && s->device != e->device) return fail(cudaErrorInvalidResourceHandle);
     e->captured = s->captured;
     e->tails = s->tails;
     if (s->captured) return cudaSuccess;
@@ -446,7 +444,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     SIMT_CALL("cudaEventElapsedTime");
     event *a = event_of(from), *b = event_of(to);
-    if (!a || !b || !a->timed || !b->timed || !a->mark || !b->mark)
+    if (!a || !b || !a->timed || !b->timed || !a->mark || !b->mark || a->device != b->device)
         return fail(cudaErrorInvalidResourceHandle);
     if (!a->mark->reached || !b->mark->reached) return cudaErrorNotReady;
     *ms = static_cast<float>(b->mark->at - a->mark->at);

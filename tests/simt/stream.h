@@ -43,6 +43,7 @@ struct capture {
 };
 
 struct stream {
+    int device;    /* -1: of the default one */
     bool blocking; /* waits for the default stream, and it for this one */
     std::deque<operation> stream;
     point_ref tail;
@@ -51,6 +52,7 @@ struct stream {
 };
 
 struct event {
+    int device;
     bool timed;
     point_ref mark;    /* NULL: never recorded */
     capture *captured; /* recorded in it, after the nodes in tails */

@@ -416,6 +416,149 @@ static void devices_can_be_absent_or_too_old(void **state)
     (void)cudaGetLastError();
 }
 
+/* --- several devices --- */
+
+enum { DEVICES = 3 };
+
+/* Pools, one on each device, with 4 * N bytes of each, and a stream and an event. */
+typedef struct node {
+    cudaMemPool_t pool;
+    cudaStream_t stream;
+    cudaEvent_t event;
+    float *x;
+} node;
+
+static void nodes_open(node *n)
+{
+    simt_set.devices = DEVICES;
+    for (int i = 0; i < DEVICES; i++) {
+        struct cudaMemPoolProps props;
+        memset(&props, 0, sizeof props);
+        props.allocType = cudaMemAllocationTypePinned;
+        props.location.type = cudaMemLocationTypeDevice;
+        props.location.id = i;
+        CUDA_OK(cudaSetDevice(i));
+        CUDA_OK(cudaMemPoolCreate(&n[i].pool, &props));
+        CUDA_OK(cudaStreamCreateWithFlags(&n[i].stream, cudaStreamNonBlocking));
+        CUDA_OK(cudaEventCreate(&n[i].event));
+        CUDA_OK(cudaMallocFromPoolAsync((void **)&n[i].x, N * 4, n[i].pool, n[i].stream));
+        CUDA_OK(cudaStreamSynchronize(n[i].stream));
+    }
+}
+
+static void nodes_close(node *n)
+{
+    for (int i = 0; i < DEVICES; i++) {
+        CUDA_OK(cudaSetDevice(i));
+        CUDA_OK(cudaFreeAsync(n[i].x, n[i].stream));
+        CUDA_OK(cudaEventDestroy(n[i].event));
+        CUDA_OK(cudaStreamDestroy(n[i].stream));
+        CUDA_OK(cudaMemPoolDestroy(n[i].pool));
+    }
+    CUDA_OK(cudaSetDevice(0));
+    simt_set.devices = 1;
+    (void)cudaGetLastError();
+}
+
+/* Work of a device after work of another one, which an event makes it wait for. */
+static void peer_copies_go_from_device_to_device(void **state)
+{
+    (void)state;
+    node n[DEVICES];
+    float back[N];
+    nodes_open(n);
+    CUDA_OK(cudaSetDevice(1));
+    CUDA_OK(simt_test_fill(n[1].x, N, 3, n[1].stream));
+    CUDA_OK(cudaMemcpyPeerAsync(n[2].x, 2, n[1].x, 1, N * 4, n[1].stream));
+    CUDA_OK(cudaEventRecord(n[1].event, n[1].stream));
+    CUDA_OK(cudaSetDevice(2));
+    CUDA_OK(cudaStreamWaitEvent(n[2].stream, n[1].event, 0));
+    CUDA_OK(simt_test_axpy(n[2].x, n[2].x, N, 1, n[2].stream));
+    CUDA_OK(cudaMemcpyAsync(back, n[2].x, N * 4, cudaMemcpyDeviceToHost, n[2].stream));
+    CUDA_OK(cudaStreamSynchronize(n[2].stream));
+    for (int i = 0; i < N; i++) assert_true(back[i] == 6);
+    CUDA_OK(cudaMemcpyPeerAsync(n[2].x, 2, n[2].x, 2, 0, n[2].stream));
+    CUDA_IS(cudaErrorInvalidDevice, cudaMemcpyPeerAsync(n[2].x, 3, n[1].x, 1, 4, n[1].stream));
+    CUDA_IS(cudaErrorInvalidValue, cudaMemcpyPeerAsync(n[2].x, 1, n[1].x, 2, 4, n[1].stream));
+    CUDA_IS(cudaErrorInvalidValue,
+            cudaMemcpyPeerAsync(n[2].x, 2, n[1].x, 1, N * 4 + 1, n[1].stream));
+    CUDA_IS(cudaErrorInvalidResourceHandle,
+            cudaMemcpyPeerAsync(n[2].x, 2, n[1].x, 1, 4, n[0].stream));
+    CUDA_IS(cudaErrorInvalidValue,
+            cudaMemcpyAsync(n[2].x, n[1].x, 4, cudaMemcpyDeviceToDevice, n[1].stream));
+    nodes_close(n);
+}
+
+/* A copy may be put into a stream of another device than the current one, and an event of one is
+   not marked in it. */
+static void streams_take_work_of_their_device(void **state)
+{
+    (void)state;
+    node n[DEVICES];
+    float back[N], ms;
+    nodes_open(n);
+    CUDA_OK(cudaSetDevice(0));
+    CUDA_IS(cudaErrorInvalidResourceHandle, simt_test_fill(n[1].x, N, 3, n[1].stream));
+    CUDA_IS(cudaErrorInvalidResourceHandle, cudaMemsetAsync(n[1].x, 0, 4, n[1].stream));
+    CUDA_OK(cudaMemcpyAsync(back, n[1].x, N * 4, cudaMemcpyDeviceToHost, n[1].stream));
+    CUDA_IS(cudaErrorInvalidResourceHandle, cudaEventRecord(n[0].event, n[1].stream));
+    CUDA_OK(cudaEventRecord(n[1].event, n[1].stream));
+    CUDA_OK(cudaEventRecord(n[0].event, n[0].stream));
+    CUDA_OK(cudaStreamSynchronize(n[0].stream));
+    CUDA_OK(cudaStreamSynchronize(n[1].stream));
+    CUDA_IS(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, n[0].event, n[1].event));
+    nodes_close(n);
+}
+
+static void pools_are_opened_to_peers(void **state)
+{
+    (void)state;
+    node n[DEVICES];
+    int can;
+    struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice, .id = 2},
+                                       .flags = cudaMemAccessFlagsProtReadWrite};
+    nodes_open(n);
+    CUDA_OK(cudaDeviceCanAccessPeer(&can, 1, 2));
+    assert_int_equal(can, 1);
+    CUDA_OK(cudaDeviceCanAccessPeer(&can, 2, 2));
+    assert_int_equal(can, 0);
+    CUDA_IS(cudaErrorInvalidDevice, cudaDeviceCanAccessPeer(&can, 1, DEVICES));
+    CUDA_OK(cudaMemPoolSetAccess(n[1].pool, &access, 1));
+    access.location.id = DEVICES;
+    CUDA_IS(cudaErrorInvalidValue, cudaMemPoolSetAccess(n[1].pool, &access, 1));
+    access.location.id = 2;
+    simt_set.peers = false;
+    CUDA_OK(cudaDeviceCanAccessPeer(&can, 1, 2));
+    assert_int_equal(can, 0);
+    CUDA_IS(cudaErrorInvalidDevice, cudaMemPoolSetAccess(n[1].pool, &access, 1));
+    CUDA_OK(cudaMemcpyPeerAsync(n[2].x, 2, n[1].x, 1, 4, n[1].stream)); /* by way of the host */
+    simt_set.peers = true;
+    nodes_close(n);
+}
+
+/* Each device has as much as SIMT_MEMORY says. */
+static void each_device_has_its_memory(void **state)
+{
+    (void)state;
+    const size_t kept = simt_set.memory;
+    void *one, *other, *more;
+    simt_set.devices = 2;
+    simt_set.memory = 1000;
+    CUDA_OK(cudaMalloc(&one, 800));
+    CUDA_IS(cudaErrorMemoryAllocation, cudaMalloc(&more, 800));
+    CUDA_OK(cudaSetDevice(1));
+    CUDA_OK(cudaMalloc(&other, 800));
+    CUDA_OK(cudaFree(one));
+    CUDA_IS(cudaErrorMemoryAllocation, cudaMalloc(&more, 800));
+    CUDA_OK(cudaSetDevice(0));
+    CUDA_OK(cudaMalloc(&one, 800));
+    CUDA_OK(cudaFree(one));
+    CUDA_OK(cudaFree(other));
+    simt_set.memory = kept;
+    simt_set.devices = 1;
+    (void)cudaGetLastError();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +576,10 @@ int main(void)
         device_test(the_last_block_may_read_the_others),
         device_test(calls_fail_on_demand),
         device_test(devices_can_be_absent_or_too_old),
+        device_test(peer_copies_go_from_device_to_device),
+        device_test(streams_take_work_of_their_device),
+        device_test(pools_are_opened_to_peers),
+        device_test(each_device_has_its_memory),
     };
     return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }

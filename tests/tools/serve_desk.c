@@ -133,8 +133,11 @@ pare_shadow *desk_open_shadow(desk *d, const char *const *paths, int count,
 {
     if (pare_shadows_new(&d->ctx, &d->api.shadows, options) != PARE_OK)
         fail_msg("%s", d->ctx.message);
-    const pare_repository_options served = {
-        .path = paths, .count = count, .config = desk_config(8, 0, 1), .shadows = d->api.shadows};
+    const pare_repository_options served = {.path = paths,
+                                            .count = count,
+                                            .config = desk_config(8, 0, 1),
+                                            .gpus = d->gpus,
+                                            .shadows = d->api.shadows};
     desk_open_with(d, &served);
     if (pare_shadows_start(d->api.shadows, &d->ctx, d->api.repository) != PARE_OK)
         fail_msg("%s", d->ctx.message);

@@ -176,7 +176,21 @@ static void instance_groups_choose_processors(void **state)
     assert_true(c->kind == PARE_KIND_GPU && c->gpu_count == 3);
     assert_true(c->gpu[0].index == 1 && c->gpu[0].instances == 2);
     assert_true(c->gpu[1].index == 0 && c->gpu[1].instances == 2);
-    assert_true(c->gpu[2].index == 1 && c->gpu[2].instances == 1);
+    assert_true(c->gpu[2].index == 1 && c->gpu[2].instances == 0); /* it does not say */
+    assert_true(!c->gpu[0].group && !c->gpu[1].group && c->gpu[2].group == 1);
+    assert_true(c->is_placed && !c->is_pipeline);
+    assert_int_equal(warnings, 0);
+}
+
+static void a_pipeline_is_a_parameter(void **state)
+{
+    desk *d = *state;
+    const pare_serve_config *c = &d->config;
+    parsed(d, "parameters { key: \"parallel\" value { string_value: \"pipeline\" } }");
+    assert_true(c->is_pipeline && !c->is_placed && c->kind == PARE_KIND_AUTO);
+    parsed(d, "parameters { key: \"parallel\" value { string_value: \"pipeline\" } } "
+              "instance_group { gpus: [1, 0] }");
+    assert_true(c->is_pipeline && c->is_placed && c->gpu_count == 2 && !c->gpu[1].instances);
     assert_int_equal(warnings, 0);
 }
 
@@ -245,6 +259,9 @@ static void what_is_wrong_is_named(void **state)
         {CONTROL "kind: CONTROL_SEQUENCE_END } } }", "control_input 's': CONTROL_SEQUENCE_END"},
         {CONTROL "int32_false_true: 1 } } }", "expected int32_false_true"},
         {CONTROL "kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } } }", "is 'TYPE_FP32'"},
+        {"parameters { key: \"parallel\" }", "parameters: 'parallel' has no string_value"},
+        {"parameters { key: \"parallel\" value { string_value: \"tensor\" } }",
+         "c: parameters: 'parallel' is 'tensor', expected pipeline"},
         {"parameters: 5", "parameters: expected { ... }"},
         {"parameters { key: \"traffic_weight\" value { string_value: \"1\" } }",
          "c: traffic_weight: '1': expected VERSION:WEIGHT"},
@@ -327,6 +344,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sequences_are_read, setup, teardown),
         cmocka_unit_test_setup_teardown(a_byte_order_mark_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(instance_groups_choose_processors, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pipeline_is_a_parameter, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_wrong_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(deep_nesting_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(cut_files_do_no_harm, setup, teardown),

@@ -231,9 +231,9 @@ static pare_status read_kind(reader *r, const json_t *group, pare_instance_kind 
 }
 
 /* The kind of all groups; those that do not choose join the others. */
-static pare_status read_kinds(reader *r, const json_t *list)
+static pare_status read_kinds(reader *r, const json_t *list, pare_instance_kind *kind)
 {
-    pare_instance_kind *kind = &r->config->kind;
+    *kind = PARE_KIND_AUTO;
     for (size_t i = 0; i < json_array_size(list); i++) {
         pare_instance_kind own = PARE_KIND_AUTO;
         PARE_TRY(read_kind(r, json_array_get(list, i), &own));
@@ -249,7 +249,7 @@ static pare_status read_kinds(reader *r, const json_t *list)
 }
 
 /* So many runs side by side on each GPU that the group names, or on the one that is there. */
-static pare_status add_gpus(reader *r, const json_t *group, int64_t count)
+static pare_status add_gpus(reader *r, const json_t *group, int number, int64_t count)
 {
     int64_t index[PARE_MOST_GPUS] = {-1};
     int n = 0;
@@ -261,7 +261,7 @@ static pare_status add_gpus(reader *r, const json_t *group, int64_t count)
                              "%s: instance_group.gpus: expected at most %d from 0 to "
                              "999",
                              r->path, PARE_MOST_GPUS);
-        c->gpu[c->gpu_count++] = (pare_gpu_group){(int)index[i], count};
+        c->gpu[c->gpu_count++] = (pare_gpu_group){(int)index[i], count, number};
     }
     return PARE_OK;
 }
@@ -270,16 +270,25 @@ static pare_status read_instances(reader *r, const json_t *root)
 {
     const json_t *list = json_object_get(root, "instance_group");
     int64_t all = 0;
-    PARE_TRY(read_kinds(r, list));
+    pare_instance_kind kind;
+    pare_serve_config *c = r->config;
+    PARE_TRY(read_kinds(r, list, &kind));
+    if (kind != PARE_KIND_AUTO) {
+        c->kind = kind;
+        c->is_placed = true;
+        c->is_pipeline = false;
+        c->gpu_count = 0;
+    }
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *group = json_array_get(list, i);
-        int64_t count = 1;
+        int64_t count = 0;
         PARE_TRY(read_int(r, group, "count", 1, 1024, &count));
         warn_of_others(r, group, "instance_group.", " count name kind gpus ");
-        if (r->config->kind == PARE_KIND_GPU) PARE_TRY(add_gpus(r, group, count));
-        all += count;
+        if (kind == PARE_KIND_GPU) PARE_TRY(add_gpus(r, group, (int)i, count));
+        all += count ? count : 1;
     }
-    if (all) r->config->instances = r->config->gpu_instances = all;
+    if (all) c->instances = c->gpu_instances = all;
+    for (int i = 0; all && !c->is_placed && i < c->gpu_count; i++) c->gpu[i].instances = all;
     return PARE_OK;
 }
 
@@ -308,14 +317,21 @@ static pare_status read_parameter(reader *r, const char *key, const char *text)
 {
     pare_serve_config *c = r->config;
     const char *what = pare_arena_printf(r->arena, "%s: %s", r->path, key);
-    const bool is_preprocess = !strcmp(key, "preprocess");
+    const bool is_preprocess = !strcmp(key, "preprocess"), is_parallel = !strcmp(key, "parallel");
     if (!what) return PARE_MEMORY;
-    if (!is_preprocess && strcmp(key, "traffic_weight") != 0) {
+    if (!is_preprocess && !is_parallel && strcmp(key, "traffic_weight") != 0) {
         pare_log(r->ctx, PARE_LOG_WARNING, "%s: the parameter '%s' is not read", r->path, key);
         return PARE_OK;
     }
     if (!text)
         return PARE_FAIL(r->ctx, INPUT, "%s: parameters: '%s' has no string_value", r->path, key);
+    if (is_parallel && strcmp(text, "pipeline") != 0)
+        return PARE_FAIL(r->ctx, UNSUPPORTED,
+                         "%s: parameters: 'parallel' is '%s', expected pipeline", r->path, text);
+    if (is_parallel) {
+        c->is_pipeline = true;
+        return PARE_OK;
+    }
     if (is_preprocess) return pare_preprocess_parse(r->arena, &c->preprocess, what, text);
     if (c->shares.count) return PARE_OK; /* the command line says it */
     return pare_shares_read(r->ctx, &c->shares, what, text);

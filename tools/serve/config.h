@@ -29,8 +29,9 @@ typedef enum pare_instance_kind {
 
 /* Runs side by side on a GPU. */
 typedef struct pare_gpu_group {
-    int index; /* -1: the server's GPU, or the machine's first */
-    int64_t instances;
+    int index;         /* -1: the server's GPU, or the machine's first */
+    int64_t instances; /* 0: not said */
+    int group;         /* GPUs of one have a stage each of a model that is in stages */
 } pare_gpu_group;
 
 enum { PARE_MOST_VERSIONS = 64, PARE_MOST_GPUS = 64 };
@@ -65,6 +66,9 @@ typedef struct pare_serve_config {
     int64_t gpu_instances; /* in place of `instances` on the GPU of a model that does not choose */
     pare_gpu_group gpu[PARE_MOST_GPUS]; /* (gpu_count) of KIND_GPU */
     int gpu_count;
+    bool is_placed;       /* instance_group says where, not the command line */
+    bool is_pipeline;     /* the model is in stages, which lie on a group's GPUs */
+    size_t stage_weights; /* bytes of a stage's weights at most; 0: no limit */
 } pare_serve_config;
 
 /* The largest version, merging, one batch at a time. */

@@ -10,26 +10,57 @@ enum { KEPT = 16 }; /* plans that no one need use */
 struct pare_plans {
     pare_ctx ctx; /* of the plans and replicas */
     const pare_model *model;
-    pare_gpu *gpu; /* NULL: the CPU */
-    int instances;
-    pthread_mutex_t own;     /* `making` on the CPU */
-    pthread_mutex_t *making; /* of who makes or frees a plan or records, and of the context */
-    pthread_mutex_t lock;    /* of what follows; taken with `making` held, or without */
+    pare_plans_options options;
+    pare_gpu **ordered;   /* (gpu_count) by their numbers */
+    pthread_mutex_t own;  /* in place of theirs on the CPU */
+    pthread_mutex_t lock; /* of what follows; taken with the right to make held, or without */
     pare_planned **item;
     size_t count, capacity;
     uint64_t turn;
 };
 
-pare_status pare_plans_new(pare_ctx *ctx, pare_plans **out, const pare_model *model, pare_gpu *gpu,
-                           int instances)
+/* --- the right to make and free plans on all the GPUs, to record there, and to the context --- */
+
+/* Whoever takes several locks takes them in the order of the GPUs. */
+static void making_begin(pare_plans *p)
+{
+    if (!p->options.gpu_count) (void)pthread_mutex_lock(&p->own);
+    for (int i = 0; i < p->options.gpu_count; i++) (void)pthread_mutex_lock(&p->ordered[i]->making);
+}
+
+static void making_end(pare_plans *p)
+{
+    if (!p->options.gpu_count) (void)pthread_mutex_unlock(&p->own);
+    for (int i = p->options.gpu_count - 1; i >= 0; i--)
+        (void)pthread_mutex_unlock(&p->ordered[i]->making);
+}
+
+static void order(pare_plans *p)
+{
+    for (int i = 0; i < p->options.gpu_count; i++) {
+        int at = i;
+        pare_gpu *gpu = p->options.gpu[i];
+        for (; at > 0 && p->ordered[at - 1]->device->index > gpu->device->index; at--)
+            p->ordered[at] = p->ordered[at - 1];
+        p->ordered[at] = gpu;
+    }
+}
+
+pare_status pare_plans_new(pare_ctx *ctx, pare_plans **out, const pare_model *model,
+                           const pare_plans_options *options)
 {
     pare_plans *p = pare_alloc(ctx, 1, sizeof *p);
-    if (!p) return PARE_MEMORY;
+    pare_gpu **ordered = pare_alloc(ctx, (size_t)options->gpu_count + 1, sizeof *ordered);
+    if (!p || !ordered) {
+        pare_free(p);
+        pare_free(ordered);
+        return PARE_MEMORY;
+    }
     pare_ctx_child(&p->ctx, ctx);
     p->model = model;
-    p->gpu = gpu;
-    p->instances = instances;
-    p->making = gpu ? &gpu->making : &p->own;
+    p->options = *options;
+    p->ordered = ordered;
+    order(p);
     (void)pthread_mutex_init(&p->own, NULL); /* on Linux it does not fail */
     (void)pthread_mutex_init(&p->lock, NULL);
     *out = p;
@@ -40,7 +71,7 @@ static void planned_free(pare_planned *one)
 {
     if (!one) return;
     pare_replicas_free(one->replicas);
-    pare_plan_free(one->plan);
+    pare_chain_plan_free(one->stages);
     pare_free(one->shape);
     pare_free(one);
 }
@@ -48,10 +79,11 @@ static void planned_free(pare_planned *one)
 void pare_plans_free(pare_plans *p)
 {
     if (!p) return;
-    (void)pthread_mutex_lock(p->making);
+    making_begin(p);
     for (size_t i = 0; i < p->count; i++) planned_free(p->item[i]);
-    (void)pthread_mutex_unlock(p->making);
+    making_end(p);
     pare_free(p->item);
+    pare_free(p->ordered);
     (void)pthread_mutex_destroy(&p->lock);
     (void)pthread_mutex_destroy(&p->own);
     pare_free(p);
@@ -59,9 +91,9 @@ void pare_plans_free(pare_plans *p)
 
 static bool serves(const pare_planned *one, const pare_input_shape *shapes, int count)
 {
-    for (int i = 0; i < pare_plan_input_count(one->plan); i++) {
+    for (int i = 0; i < pare_plan_input_count(one->first); i++) {
         const pare_shape *asked =
-            pare_input_shape_find(shapes, count, pare_plan_input(one->plan, i)->name);
+            pare_input_shape_find(shapes, count, pare_plan_input(one->first, i)->name);
         if (asked && !pare_shape_equal(asked, &one->shape[i])) return false;
     }
     return true;
@@ -85,19 +117,38 @@ static pare_status warm_up(pare_plans *p, const pare_replicas *replicas)
     return PARE_OK;
 }
 
+/* A stage on each GPU, or the whole on the CPU. */
+static pare_status plan_stages(pare_plans *p, pare_planned *one, const pare_input_shape *shapes,
+                               int count)
+{
+    const int gpus = p->options.gpu_count;
+    const pare_plan_options options = {
+        .threads = 1, .deterministic = true, .stage_weights = p->options.stage_weights};
+    pare_device **device = pare_alloc(&p->ctx, (size_t)gpus + 1, sizeof *device);
+    if (!device) return PARE_MEMORY;
+    for (int i = 0; i < gpus; i++) device[i] = p->options.gpu[i]->device;
+    const pare_status st = pare_chain_plan_new(&p->ctx, &one->stages, p->model, shapes, count,
+                                               &options, device, gpus ? gpus : 1);
+    pare_free(device);
+    PARE_TRY(st);
+    one->first = one->stages->stage[0];
+    one->last = one->stages->stage[one->stages->count - 1];
+    return PARE_OK;
+}
+
 static pare_status planned_fill(pare_plans *p, pare_planned *one, const pare_input_shape *shapes,
                                 int count)
 {
-    const pare_plan_options options = {
-        .threads = 1, .deterministic = true, .device = p->gpu ? p->gpu->device : NULL};
-    const pare_replicas_options pool = {.threads = p->instances, .concurrent = true};
-    PARE_TRY(pare_plan_new(&p->ctx, &one->plan, p->model, shapes, count, &options));
-    const int inputs = pare_plan_input_count(one->plan);
+    PARE_TRY(plan_stages(p, one, shapes, count));
+    const pare_replicas_options pool = {.threads = p->options.instances,
+                                        .concurrent = true,
+                                        .chain = one->stages->count > 1 ? one->stages : NULL};
+    const int inputs = pare_plan_input_count(one->first);
     one->shape = pare_alloc(&p->ctx, (size_t)inputs + 1, sizeof *one->shape);
     if (!one->shape) return PARE_MEMORY;
-    for (int i = 0; i < inputs; i++) one->shape[i] = pare_plan_input(one->plan, i)->shape;
-    PARE_TRY(pare_replicas_new(&p->ctx, &one->replicas, one->plan, &pool));
-    return p->gpu ? warm_up(p, one->replicas) : PARE_OK;
+    for (int i = 0; i < inputs; i++) one->shape[i] = pare_plan_input(one->first, i)->shape;
+    PARE_TRY(pare_replicas_new(&p->ctx, &one->replicas, one->first, &pool));
+    return p->options.gpu_count ? warm_up(p, one->replicas) : PARE_OK;
 }
 
 /* Under the lock: takes out the plan that was not used for longest, where `most` or more are kept;
@@ -189,22 +240,22 @@ pare_status pare_plans_get(pare_plans *p, pare_ctx *ctx, pare_planned **out,
     pare_status st = PARE_OK;
     *out = find_planned(p, shapes, count);
     if (*out) return PARE_OK;
-    (void)pthread_mutex_lock(p->making);
+    making_begin(p);
     *out = find_planned(p, shapes, count); /* which another has made meanwhile */
     if (!*out) st = make_with_room(p, out, shapes, count);
     if (st != PARE_OK && p->ctx.message[0]) (void)pare_fail(ctx, st, "%s", p->ctx.message);
     pare_ctx_clear(&p->ctx);
-    (void)pthread_mutex_unlock(p->making);
+    making_end(p);
     return st;
 }
 
 pare_status pare_plans_run(pare_plans *p, pare_replica *replica, const pare_batch_work *work)
 {
-    const bool records = !pare_runner_is_recorded(replica->runner);
-    if (records) (void)pthread_mutex_lock(p->making);
+    const bool records = !pare_replica_is_recorded(replica);
+    if (records) making_begin(p);
     pare_ctx_clear(&replica->ctx);
     const pare_status st = pare_replica_run(replica, 0, 1, work);
-    if (records) (void)pthread_mutex_unlock(p->making);
+    if (records) making_end(p);
     return st;
 }
 
@@ -214,9 +265,9 @@ void pare_plans_put(pare_plans *p, pare_planned *planned)
     const bool is_last = --planned->users == 0 && planned->is_dropped;
     (void)pthread_mutex_unlock(&p->lock);
     if (!is_last) return;
-    (void)pthread_mutex_lock(p->making);
+    making_begin(p);
     planned_free(planned);
-    (void)pthread_mutex_unlock(p->making);
+    making_end(p);
 }
 
 void pare_plans_drop(pare_plans *p, pare_planned *planned)

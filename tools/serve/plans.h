@@ -10,8 +10,9 @@
 
 typedef struct pare_plans pare_plans;
 typedef struct pare_planned {
-    pare_plan *plan;
-    pare_replicas *replicas; /* (instances) */
+    pare_chain_plan *stages;
+    const pare_plan *first, *last; /* of the stages: that has the inputs, the outputs */
+    pare_replicas *replicas;       /* (instances) */
     /* of plans.c */
     pare_shape *shape; /* (plan inputs) */
     int users;
@@ -19,11 +20,19 @@ typedef struct pare_planned {
     bool is_dropped; /* no one gets it any more */
 } pare_planned;
 
-/* The model is borrowed. gpu NULL: the CPU. On a GPU each replica has a stream of its own and has
+typedef struct pare_plans_options {
+    pare_gpu *const *gpu; /* (gpu_count) different ones, borrowed: several have a stage of the model
+                             each, and replicas are chains */
+    int gpu_count;        /* 0: the CPU */
+    size_t stage_weights; /* bytes of a stage's weights at most; 0: no limit */
+    int instances;
+} pare_plans_options;
+
+/* The model is borrowed. On a GPU each replica has a stream of its own and has
    run twice on made-up inputs, so that its captured graph is there, when a plan is handed out,
    unless the model refuses these inputs. */
 PARE_NODISCARD pare_status pare_plans_new(pare_ctx *ctx, pare_plans **out, const pare_model *model,
-                                          pare_gpu *gpu, int instances);
+                                          const pare_plans_options *options);
 void pare_plans_free(pare_plans *plans); /* no one uses any; or NULL */
 
 /* The plan for these shapes, the caller's until pare_plans_put. Any thread may call; a failure's
@@ -31,7 +40,7 @@ void pare_plans_free(pare_plans *plans); /* no one uses any; or NULL */
 PARE_NODISCARD pare_status pare_plans_get(pare_plans *plans, pare_ctx *ctx, pare_planned **out,
                                           const pare_input_shape *shapes, int count);
 /* Runs once a replica of a plan that the caller has; a failure's message is in the replica's
-   context. A run that may record waits until no one makes or frees anything on its GPU, and no one
+   context. A run that may record waits until no one makes or frees anything on its GPUs, and no one
    does while it lasts; then work must not ask for a plan or give one back. */
 PARE_NODISCARD pare_status pare_plans_run(pare_plans *plans, pare_replica *replica,
                                           const pare_batch_work *work);

@@ -78,7 +78,7 @@ static void complete_outputs(const probe *p)
 {
     const pare_served *s = p->served;
     for (int i = 0; i < s->output_count; i++) {
-        const pare_value *y = pare_plan_output(p->few->plan, i);
+        const pare_value *y = pare_plan_output(p->few->last, i);
         pare_port *port = &s->output[i];
         if (port->dtype == PARE_NOTYPE) port->dtype = y->dtype;
         if (port->shape.rank >= 0 || y->shape.rank < 0) continue;
@@ -92,6 +92,11 @@ static void complete_outputs(const probe *p)
 static pare_runner *runner_of(const pare_planned *planned)
 {
     return pare_replicas_at(planned->replicas, 0)->runner;
+}
+
+static pare_view output_of(const pare_planned *planned, int i)
+{
+    return pare_runner_output(pare_replicas_at(planned->replicas, 0)->last, i);
 }
 
 static pare_status run(probe *p, pare_planned *planned)
@@ -144,7 +149,7 @@ static bool has_rows(const probe *p, const pare_view *few, const pare_view *many
 /* Runs some of the many samples, from this row on, in the plan for few. */
 static pare_status run_few(probe *p, int64_t row)
 {
-    for (int i = 0; i < pare_plan_input_count(p->few->plan); i++) {
+    for (int i = 0; i < pare_plan_input_count(p->few->first); i++) {
         const pare_view all = pare_runner_input(runner_of(p->many), i);
         pare_view few = pare_runner_input(runner_of(p->few), i);
         if (pare_view_bytes(&few))
@@ -157,8 +162,7 @@ static pare_status run_few(probe *p, int64_t row)
 static const char *find_difference(const probe *p, int64_t row)
 {
     for (int i = 0; i < p->served->output_count; i++) {
-        const pare_view few = pare_runner_output(runner_of(p->few), i);
-        const pare_view many = pare_runner_output(runner_of(p->many), i);
+        const pare_view few = output_of(p->few, i), many = output_of(p->many, i);
         if (!has_rows(p, &few, &many) || !is_same(&few, &many, p->rows, row))
             return p->served->output[i].name;
     }
@@ -168,7 +172,7 @@ static const char *find_difference(const probe *p, int64_t row)
 /* Do made-up samples differ? Of equal ones nothing is seen. */
 static bool rows_differ(const probe *p)
 {
-    for (int i = 0; i < pare_plan_input_count(p->many->plan); i++) {
+    for (int i = 0; i < pare_plan_input_count(p->many->first); i++) {
         const pare_view all = pare_runner_input(runner_of(p->many), i);
         const size_t bytes = pare_view_bytes(&all) / (size_t)p->rows;
         if (all.dtype != PARE_string && bytes && memcmp(all.data, row_at(&all, p->rows, 1), bytes))
@@ -235,6 +239,9 @@ pare_status pare_served_probe(pare_served *served, pare_site *site, bool *same, 
     pare_status st = make_plans(&p);
     if (st == PARE_OK) {
         complete_outputs(&p);
+        st = pare_site_note_stages(served, site, p.many ? p.many : p.few, p.rows);
+    }
+    if (st == PARE_OK) {
         if (p.many)
             st = compare(&p, same, why, size);
         else

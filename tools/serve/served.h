@@ -5,6 +5,7 @@
 #ifndef PARE_TOOLS_SERVE_SERVED_H
 #define PARE_TOOLS_SERVE_SERVED_H
 
+#include "runtime/eval/pipeline.h"
 #include "tools/serve/config.h"
 #include "tools/serve/plans.h"
 #include "tools/serve/protocol.h"
@@ -45,12 +46,16 @@ typedef struct pare_served_options {
     void *user;
 } pare_served_options;
 
-/* A processor that computes the model. */
+/* A processor that computes the model, or several GPUs with a stage of it each. */
 typedef struct pare_site {
-    pare_gpu *gpu; /* NULL: the CPU */
+    pare_gpu *gpu;               /* that reads the inputs; NULL: the CPU */
+    pare_gpu *last;              /* that makes the outputs: the same, or that of the last stage */
+    pare_gpu **stage;            /* (stages) in the order of the stages */
+    int stages;                  /* 0: the CPU */
+    pare_pipeline_plan *planned; /* of several stages, for the largest batch; NULL: not known */
     pare_plans *plans;
     int64_t instances; /* runs side by side */
-    bool is_lost;      /* its GPU failed and works no more; changed atomically */
+    bool is_lost;      /* a GPU of it failed and works no more; changed atomically */
 } pare_site;
 
 typedef struct pare_instance {
@@ -117,6 +122,9 @@ void *pare_instance_main(void *instance);
    PARE_UNSUPPORTED: there is no such GPU, or they differ. */
 PARE_NODISCARD pare_status pare_sites_open(pare_served *served);
 void pare_sites_close(pare_served *served);
+/* Notes what was planned for batches of so many samples, where the model is in stages. */
+PARE_NODISCARD pare_status pare_site_note_stages(pare_served *served, pare_site *site,
+                                                 const pare_planned *planned, int64_t rows);
 /* A run failed on the site's GPU, with this message, and its plan was dropped: makes it anew for
    the next requests or, where the GPU fails again, gives the site up. */
 void pare_site_recover(pare_served *served, pare_site *site, const pare_input_shape *shapes,

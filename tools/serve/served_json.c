@@ -80,7 +80,7 @@ static json_t *batching_json(const pare_serve_config *c)
                      (json_int_t)c->queue);
 }
 
-/* A group for each processor. */
+/* A group for each processor, or for those that have a stage each. */
 static json_t *instances_json(const pare_served *s)
 {
     json_t *list = json_array();
@@ -89,7 +89,11 @@ static json_t *instances_json(const pare_served *s)
         json_t *group =
             json_pack("{s:o, s:s, s:I}", "name", pare_json_text(s->name), "kind",
                       p->gpu ? "KIND_GPU" : "KIND_CPU", "count", (json_int_t)p->instances);
-        if (p->gpu) json_object_set_new(group, "gpus", json_pack("[i]", p->gpu->device->index));
+        json_t *gpus = json_array();
+        for (int k = 0; k < p->stages; k++)
+            json_array_append_new(gpus, json_integer(p->stage[k]->device->index));
+        if (p->gpu) json_object_set(group, "gpus", gpus);
+        json_decref(gpus);
         json_array_append_new(list, group);
     }
     return list;
@@ -103,6 +107,8 @@ static json_t *parameters_json(const pare_served *s)
     if (traffic->count)
         json_object_set_new(parameters, "traffic_weight",
                             json_pack("{s:s}", "string_value", pare_shares_text(traffic, shares)));
+    if (s->options.config.is_pipeline)
+        json_object_set_new(parameters, "parallel", json_pack("{s:s}", "string_value", "pipeline"));
     if (s->preprocess)
         json_object_set_new(
             parameters, "preprocess",

@@ -74,7 +74,7 @@ static pare_status copy_rows_there(const batch_run *run, int input, const pare_v
     }
     const size_t row = run->first->input[input]->bytes / (size_t)run->first->job.rows;
     for (int64_t i = run->rows; i < run->filled && row; i++, at += row)
-        PARE_TRY(pare_direct_copy(replica, there + at, there, row));
+        PARE_TRY(pare_direct_copy(replica->runner, there + at, there, row));
     return PARE_OK;
 }
 
@@ -185,10 +185,10 @@ static pare_status put_there(const batch_run *run, pare_replica *replica)
         for (int i = 0; i < job->wanted_count && st == PARE_OK; i++) {
             pare_infer_tensor out;
             if (!job->is_put[i]) continue;
-            if ((st = slice(run, job, replica->runner, i, from, &out)) != PARE_OK) break;
-            const char *all = pare_runner_output(replica->runner, job->output[i]).data;
-            const char *there = pare_runner_output_there(replica->runner, job->output[i]);
-            st = pare_direct_copy(replica, pare_direct_target(job, i, run->site),
+            if ((st = slice(run, job, replica->last, i, from, &out)) != PARE_OK) break;
+            const char *all = pare_runner_output(replica->last, job->output[i]).data;
+            const char *there = pare_runner_output_there(replica->last, job->output[i]);
+            st = pare_direct_copy(replica->last, pare_direct_target(job, i, run->site),
                                   there + ((const char *)out.data - all), out.bytes);
             waits = true;
         }
@@ -219,7 +219,7 @@ static pare_status take(void *user, int64_t item, pare_replica *replica)
     run->mark[2] = pare_seconds();
     PARE_TRY(put_there(run, replica));
     for (pare_infer_job *job = run->first; job; job = next_of(job)) {
-        const pare_status st = answer(run, job, replica->runner, from);
+        const pare_status st = answer(run, job, replica->last, from);
         if (st != PARE_OK) job->x->reply.code = pare_reply_code(st);
         from += job->job.rows;
     }
@@ -235,7 +235,7 @@ static pare_status load(void *user, int64_t item, pare_replica *replica)
     (void)item;
     const pare_status st = load_inputs(run, replica);
     if (st != PARE_OK) return pare_direct_end(replica, st);
-    choose_there(run, replica->runner);
+    choose_there(run, replica->last);
     run->mark[1] = pare_seconds();
     return PARE_OK;
 }

@@ -27,6 +27,11 @@ pare_cuda_blas_slot *pare_cuda_device_blas(pare_device *device)
     return &((cuda_device *)device)->blas;
 }
 
+cudaMemPool_t pare_cuda_device_pool(const pare_device *device)
+{
+    return ((const cuda_device *)device)->pool;
+}
+
 static pare_status pool_new(pare_ctx *ctx, cuda_device *d)
 {
     struct cudaMemPoolProps props;
@@ -110,6 +115,7 @@ pare_status pare_cuda_open(pare_ctx *ctx, pare_device **out, int index, size_t m
     d->device.samples = &pare_cuda_samples;
     d->device.training = &pare_cuda_training;
     d->device.sharing = &pare_cuda_sharing;
+    d->device.peers = &pare_cuda_peers;
     d->device.ranks = &pare_cuda_ranks;
     d->device.index = index;
     d->limit = memory_limit;

@@ -18,6 +18,7 @@ typedef struct pare_cuda_stream_blas {
 
 pare_cuda_blas_slot *pare_cuda_device_blas(pare_device *device);
 pare_cuda_stream_blas *pare_cuda_stream_blas_of(pare_stream *stream);
+cudaMemPool_t pare_cuda_device_pool(const pare_device *device); /* its memory is of this pool */
 void pare_cuda_stream_blas_close(pare_device *device, pare_cuda_stream_blas *blas);
 
 /* What the device does for calibration and training, alone and with other processes (calib/,

@@ -51,6 +51,12 @@ static void stream_close(pare_stream *stream)
     pare_free(stream);
 }
 
+static pare_status stream_enter(pare_ctx *ctx, pare_device *device)
+{
+    PARE_CUDA_TRY(ctx, cudaSetDevice(device->index));
+    return PARE_OK;
+}
+
 static pare_status stream_pin(pare_ctx *ctx, pare_device *device, void **out, size_t bytes)
 {
     PARE_CUDA_TRY(ctx, cudaSetDevice(device->index));
@@ -147,6 +153,7 @@ static pare_status event_seconds(pare_ctx *ctx, pare_event *from, pare_event *to
 
 const pare_stream_table pare_cuda_streams = {.open = stream_open,
                                              .close = stream_close,
+                                             .enter = stream_enter,
                                              .pin = stream_pin,
                                              .unpin = stream_unpin,
                                              .capture_begin = capture_begin,

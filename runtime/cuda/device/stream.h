@@ -12,6 +12,7 @@ extern "C" {
 
 extern const pare_stream_table pare_cuda_streams;
 extern const pare_sharing_table pare_cuda_sharing; /* sharing.c */
+extern const pare_peer_table pare_cuda_peers;      /* peers.c */
 
 cudaStream_t pare_cuda_stream(const pare_stream *stream);
 

@@ -6,8 +6,8 @@
 
 #include "tools/serve/infer_job.h"
 
-/* Where the job's rows of an input are, and where its output i is to go, in the site's GPU; NULL:
-   neither is there. */
+/* Where the job's rows of an input are, in the GPU that reads them, and where its output i is to
+   go, in the one that makes it; NULL: neither is there. */
 const void *pare_direct_source(const pare_infer_job *job, int input, const pare_site *site);
 void *pare_direct_target(const pare_infer_job *job, int i, const pare_site *site);
 
@@ -19,9 +19,10 @@ bool pare_direct_is_pinned(const pare_infer_job *job, int input);
 PARE_NODISCARD pare_status pare_direct_load(const pare_infer_job *job, int input,
                                             const pare_site *site, void *there, void *staging,
                                             pare_replica *replica);
-PARE_NODISCARD pare_status pare_direct_copy(pare_replica *replica, void *to, const void *from,
+/* In the memory of the runner's GPU. */
+PARE_NODISCARD pare_status pare_direct_copy(pare_runner *runner, void *to, const void *from,
                                             size_t bytes);
-/* Waits for what was put into the stream, also after a failure (st), which stays the message. On
-   the CPU nothing was. */
+/* Waits for what was put into the streams of its first and last runner, also after a failure (st),
+   which stays the message. On the CPU nothing was. */
 PARE_NODISCARD pare_status pare_direct_end(pare_replica *replica, pare_status st);
 #endif
