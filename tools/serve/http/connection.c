@@ -429,13 +429,17 @@ static bool is_over(const pare_connection *c, double now)
 void pare_connection_tick(pare_connection *c, double now)
 {
     if (pare_connection_is_out(c) || c->step == PARE_STEP_CLOSED) return;
+    const bool is_still = now - c->since > 1;
+    if (is_still && c->spare) pare_request_forget(c); /* it may be so for long */
     if (is_over(c, now)) {
         shut(c);
-    } else if (c->least > 1 && now - c->since > 1) {
+    } else if (c->least > 1 && is_still) {
         c->trickles = true; /* whatever has come is taken from now on */
         set_least(c, 1);
-    } else if (c->step == PARE_STEP_HEAD && !c->have && c->buffer && now - c->since > 1) {
-        pare_request_forget(c); /* it may be idle for long */
+        c->is_readable = true; /* Linux tells of it from 4.18 on */
+        pare_connection_run(c, now);
+    } else if (c->step == PARE_STEP_HEAD && !c->have && c->buffer && is_still) {
+        pare_request_forget(c);
         free(c->buffer);
         c->buffer = NULL;
         c->room = 0;

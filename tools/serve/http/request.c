@@ -9,7 +9,10 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CHUNKS_BUFFER = 64 << 10 }; /* bytes that are read at once of a body in chunks */
+enum {
+    CHUNKS_BUFFER = 64 << 10, /* bytes that are read at once of a body in chunks */
+    MOST_SPARE = 8 << 10      /* of a body's memory that its connection keeps */
+};
 
 /* --- what the parser says --- */
 
@@ -139,11 +142,11 @@ static void init(pare_connection *c)
     memset(c->field, 0, sizeof c->field);
 }
 
-/* Small memory stays the connection's, for the next body. */
+/* Little memory stays the connection's, for the next body. */
 static void put_memory(pare_connection *c)
 {
     pare_body *old = c->memory;
-    if (old && old->room < PARE_BODY_LARGE && (!c->spare || c->spare->room < old->room)) {
+    if (old && old->room <= MOST_SPARE && (!c->spare || c->spare->room < old->room)) {
         old = c->spare;
         c->spare = c->memory;
     }
