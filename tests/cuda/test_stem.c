@@ -3,6 +3,7 @@
    for integers. Each case says how many of the device's kernels must have taken it. */
 #include "tests/cuda/product_case.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -65,11 +66,50 @@ static void stem_tiles_agree(void **state)
     }
 }
 
+/* Numbers that are not finite reach the outputs whose windows hold them, and no others: the
+   window's line is shorter than what an instruction takes. */
+static void infinities_stay_in_their_windows(void **state)
+{
+    (void)state;
+    static const pare_dtype types[] = {PARE_f16, PARE_bf16};
+    for (int i = 0; i < 6; i++) {
+        kernel_case k;
+        const int64_t kw = (int64_t[]){1, 3, 7}[i / 2], w = 24;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        k.only = "conv_stem";
+        fused_inputs(&k, types[i % 2], (int64_t[]){1, 3, 24, w}, (int64_t[]){32, 3, 3, kw}, 32);
+        case_put(&k, 0, (10 * w + 13) * 3 + 1, INFINITY);
+        case_put(&k, 0, (4 * w + 6) * 3, NAN);
+        case_set_ints(&k, "strides", (int64_t[]){2, 2}, 2);
+        case_set_ints(&k, "pads", (int64_t[]){1, 1, 1, 1}, 4);
+        case_check_device(&k, 1);
+    }
+}
+
+/* More parts of Y than blocks run at once: a block makes several. */
+static void a_block_makes_several_tiles(void **state)
+{
+    (void)state;
+    for (int i = 0; i < (case_is_quick() ? 1 : 2); i++) {
+        kernel_case k;
+        const pare_dtype t = i ? PARE_f16 : PARE_s8;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        k.only = "conv_stem";
+        fused_inputs(&k, t, (int64_t[]){1, 1, 264, 530}, (int64_t[]){32, 1, 2, 2}, 32);
+        if (t == PARE_s8) case_set_int(&k, "to", t);
+        case_check_device(&k, 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stems_agree),
         cmocka_unit_test(stem_tiles_agree),
+        cmocka_unit_test(infinities_stay_in_their_windows),
+        cmocka_unit_test(a_block_makes_several_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
    filters. The part of X under them lies in shared memory with four channels a pixel, so that eight
    neighbours, or four of 16 bits, are what one instruction takes of depth: a lane reads its words
    where they are, and nothing is copied for each tap. A line of the window is eight pixels of
-   depth, whose last ones have weights of 0. */
+   depth, whose last ones have weights of 0, and of floats are 0 themselves. */
 #include "runtime/cuda/conv/conv_stem.h"
 #include "runtime/cuda/gemm/gemm_tiles.cuh"
 
@@ -117,6 +117,10 @@ SIMT_INLINE void window_sum(accumulators<KIND, T> &sums, const pare_cuda_gemm_ar
               far = 8 * p.in.stride[1] * PARTS;
     const unsigned *mine = x + first * line + (lane >> 2) * p.in.stride[1] * PARTS + (lane & 3);
     const uint4 *ws = w + ((lane & 7) + (lane >> 4) * 8) * r.w_chunks + (lane >> 3 & 1);
+    /* floats behind the window are 0: an infinity there is in no sum */
+    unsigned inside[PARTS][2];
+    PARE_UNROLL for (int part = 0; part < PARTS; part++) PARE_UNROLL for (int k = 0; k < 2; k++)
+        inside[part][k] = part * 4 + k * 2 + (lane & 3) / 2 < p.in.kernel_width ? 0xffffffffu : 0;
     auto line_sum = [&] {
         PARE_UNROLL for (int part = 0; part < PARTS; part++)
         {
@@ -125,6 +129,8 @@ SIMT_INLINE void window_sum(accumulators<KIND, T> &sums, const pare_cuda_gemm_ar
             {
                 const unsigned *at = mine + i * line + part * 8;
                 a[i][0] = at[0], a[i][1] = at[far], a[i][2] = at[4], a[i][3] = at[far + 4];
+                if (PARTS > 1)
+                    PARE_UNROLL for (int k = 0; k < 4; k++) a[i][k] &= inside[part][k / 2];
             }
             PARE_UNROLL for (int j = 0; j < T::TN / 2; j++)
                 simt_ldmatrix_x4(b[j], ws + j * 16 * r.w_chunks + part * 2);
