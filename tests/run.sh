@@ -135,7 +135,7 @@ fuzz_runs() {
     fuzz_onnx) echo 45000 ;;
     fuzz_picture) echo 40000 ;;
     fuzz_ranges) echo 600 ;;
-    fuzz_serve) echo 500000 ;;
+    fuzz_serve) echo 300000 ;;
     fuzz_text) echo 7000 ;;
     fuzz_zoo) echo 100000 ;;
     *) echo 20000 ;;
