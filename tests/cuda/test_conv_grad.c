@@ -242,6 +242,26 @@ static void bf16_rounds_once(void **state)
     compare_all(PARE_bf16, false);
 }
 
+/* Of a position of Y 8 bytes, which ConvGradWeight keeps. */
+static void a_plan_counts_the_tables_of_tiles(void **state)
+{
+    (void)state;
+    const sizes *s = &cases[22];
+    graph_case g;
+    pare_plan *plan;
+    pare_device *device;
+    graph_make(&g, s, PARE_f32);
+    if (pare_device_open(&g.ctx, &device, "cuda") != PARE_OK) fail_msg("%s", g.ctx.message);
+    const pare_plan_options options = {.threads = 1, .deterministic = true, .device = device};
+    if (pare_plan_new(&g.ctx, &plan, g.model, NULL, 0, &options) != PARE_OK)
+        fail_msg("%s", g.ctx.message);
+    kernels_check(plan, s);
+    assert_true(pare_plan_weight_bytes(plan) >= (size_t)(8 * s->n * out_of(s, 0) * out_of(s, 1)));
+    pare_plan_free(plan);
+    pare_device_close(device);
+    graph_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +270,7 @@ int main(void)
         device_test(tf32_rounds_each_factor_to_nearest),
         device_test(f16_rounds_once),
         device_test(bf16_rounds_once),
+        device_test(a_plan_counts_the_tables_of_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

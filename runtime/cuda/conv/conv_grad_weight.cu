@@ -402,7 +402,7 @@ static pare_status windows_make(pare_prep *p, const pare_cuda_conv_shape *shape,
                     (int)((image * shape->x[0] + top * shape->x[1] + left * shape->x[2]) / lot);
             }
     s->device = p->device;
-    pare_status st = pare_device_copy(p->ctx, p->device, &s->windows, table, count * sizeof *table);
+    pare_status st = pare_cuda_copy_kept(p, &s->windows, table, count * sizeof *table);
     pare_free(table);
     return st;
 }

@@ -338,7 +338,7 @@ static pare_status table_make(pare_prep *p, conv_state *s)
                 *to++ = {(int)(at * bytes) + k, 1u << t};
         }
     }
-    pare_status st = pare_device_copy(p->ctx, p->device, &s->table, table, count * sizeof *table);
+    pare_status st = pare_cuda_copy_kept(p, &s->table, table, count * sizeof *table);
     pare_free(table);
     return st;
 }
