@@ -50,6 +50,8 @@ static const sizes cases[] = {
     {2, 6, 5, 6, 8, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, false, false},
     {2, 8, 5, 6, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, false, false},
     {1, 8, 9, 9, 8, {7, 7}, {1, 1}, {1, 1}, {3, 3, 3, 3}, false, false},
+    /* more classes than tiles of dX have */
+    {1, 8, 7, 9, 8, {3, 3}, {3, 2}, {1, 1}, {1, 1, 1, 1}, true, false},
 };
 
 enum { Y, DX, DW, OUTPUTS };
@@ -138,7 +140,8 @@ static void kernels_check(const pare_plan *plan, const sizes *s)
         if (strncmp(step.op_type, "Conv", 4)) continue;
         const size_t length = strlen(step.kernel);
         const bool tile = length > 5 && !strcmp(step.kernel + length - 5, "_tile");
-        if (tile != s->expect) fail_msg("%s runs %s", step.op_type, step.kernel);
+        const bool many = s->stride[0] * s->stride[1] > 4 && !strcmp(step.op_type, "ConvGradInput");
+        if (tile != (s->expect && !many)) fail_msg("%s runs %s", step.op_type, step.kernel);
         seen++;
     }
     assert_int_equal(seen, OUTPUTS);
