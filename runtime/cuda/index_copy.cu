@@ -61,8 +61,7 @@ pare_status pare_cuda_index_copy_new(pare_prep *p, int64_t *const *at)
     for (int a = 0; a < y->rank; a++)
         for (int64_t o = 0; o < y->dim[a]; o++) table[l->begin[a] + o] = at[a][o] * x->stride[a];
     void *copy;
-    PARE_TRY(
-        pare_device_copy(p->ctx, p->device, &copy, table, (size_t)(entries + 1) * sizeof *table));
+    PARE_TRY(pare_cuda_copy_kept(p, &copy, table, (size_t)(entries + 1) * sizeof *table));
     l->table = (const int64_t *)copy;
     p->state = l;
     return PARE_OK;

@@ -34,12 +34,19 @@ pare_status pare_cuda_launched(const pare_call *call, cudaError_t error, const c
                             n->out_count && n->out[0] ? n->out[0]->name : "");
 }
 
+pare_status pare_cuda_copy_kept(pare_prep *p, void **out, const void *data, size_t bytes)
+{
+    PARE_TRY(pare_device_copy(p->ctx, p->device, out, data, bytes));
+    p->kept += bytes;
+    return PARE_OK;
+}
+
 pare_status pare_cuda_keep(pare_prep *p, const void *data, size_t bytes)
 {
     pare_cuda_kept *s = pare_arena_alloc(p->arena, 1, sizeof *s);
     if (!s) return PARE_MEMORY;
     s->device = p->device;
-    PARE_TRY(pare_device_copy(p->ctx, p->device, &s->data, data, bytes));
+    PARE_TRY(pare_cuda_copy_kept(p, &s->data, data, bytes));
     p->state = s;
     return PARE_OK;
 }

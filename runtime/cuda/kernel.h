@@ -43,6 +43,11 @@ void pare_cuda_strides(const pare_view *v, int64_t stride[5]);
 PARE_NODISCARD pare_status pare_cuda_copy(const pare_call *call, const pare_view *dst,
                                           const pare_view *src);
 
+/* prepare(): a copy of host bytes on the device, complete on return, which counts as kept. Freed
+   with backend->free. */
+PARE_NODISCARD pare_status pare_cuda_copy_kept(pare_prep *prep, void **out, const void *data,
+                                               size_t bytes);
+
 /* The state of a kernel that keeps memory of the device, and its release(). */
 typedef struct pare_cuda_kept {
     pare_device *device;

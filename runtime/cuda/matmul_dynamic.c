@@ -218,7 +218,7 @@ static pare_status floats_upload(pare_prep *prep, any *s, const float *scale, co
     if (!host) return PARE_MEMORY;
     memcpy(host, scale, (size_t)s->p.columns * 4);
     if (bias) memcpy(host + first, bias, (size_t)bias_count * 4);
-    pare_status st = pare_device_copy(prep->ctx, prep->device, &s->block, host, bytes);
+    pare_status st = pare_cuda_copy_kept(prep, &s->block, host, bytes);
     pare_free(host);
     if (st != PARE_OK)
         return pare_fail_prefix(prep->ctx, st, "node '%s' (%s)", prep->node->name,

@@ -113,8 +113,7 @@ pare_status pare_cuda_weights_make(pare_prep *prep, const pare_matmul_args *a,
     levels_pack(&prep->in[1], a, p, (uint8_t *)host);
     const bool differ = groups_pack(a, w, (float *)(void *)(host + scale), (uint8_t *)host + zero);
     if (!differ && count) w->middle = (uint8_t)host[zero];
-    const pare_status st =
-        pare_device_copy(prep->ctx, prep->device, block, host, differ ? all : zero);
+    const pare_status st = pare_cuda_copy_kept(prep, block, host, differ ? all : zero);
     pare_free(host);
     if (st != PARE_OK)
         return pare_fail_prefix(prep->ctx, st, "node '%s' (%s)", prep->node->name,

@@ -28,8 +28,8 @@ typedef struct pare_cuda_pool {
     pare_epilogue epilogue;
     float factor;
     int zero;
-    pare_cuda_fast_divisor
-        by[4]; /* of pool_vec: vectors of channels, then the window's axes, last first */
+    pare_cuda_fast_divisor by[4]; /* of max_vec and average_vec4: vectors of channels, then the
+                                     window's axes, last first */
 } pare_cuda_pool;
 
 /* Taps of one output position on one axis: the first inside the tensor, their number, and the

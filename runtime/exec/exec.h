@@ -127,7 +127,7 @@ const pare_graph *pare_plan_graph(const pare_plan *plan);
 pare_device *pare_plan_device(const pare_plan *plan); /* where it runs; NULL: the CPU */
 size_t
 pare_plan_activation_bytes(const pare_plan *plan);    /* one runner's buffer, scratch included */
-size_t pare_plan_weight_bytes(const pare_plan *plan); /* packed copies made by kernels */
+size_t pare_plan_weight_bytes(const pare_plan *plan); /* packed copies and tables of kernels */
 
 /* Graph inputs (initializers not among them) and outputs, with the plan's dtypes and shapes. */
 int pare_plan_input_count(const pare_plan *plan);

@@ -183,6 +183,7 @@ pare_status pare_kernel_prepare(const pare_kernel *kernel, pare_prep *prep)
     prep->share = -1;
     prep->packed = 0;
     prep->scratch = 0;
+    prep->kept = 0;
     prep->state = NULL;
     if (kernel->prepare) PARE_TRY(kernel->prepare(prep));
     if (prep->share < 0 && kernel->flags & PARE_KERNEL_INPLACE && prep->dying & 1) prep->share = 0;
@@ -263,7 +264,7 @@ static pare_status step_make(maker *m, pare_node *node)
     s->gathers = pare_gathers(p, node);
     s->state = prep.state;
     s->scratch = prep.scratch;
-    p->weight_bytes += p->arena.bytes - before;
+    p->weight_bytes += p->arena.bytes - before + prep.kept;
     for (int i = 0; i < s->in_count; i++)
         if (s->in[i].root >= 0 && (i >= 32 || !(prep.packed >> i & 1)))
             p->root[s->in[i].root].uploaded = true;

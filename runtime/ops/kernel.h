@@ -28,6 +28,7 @@ typedef struct pare_prep {
     unsigned packed; /* out: bit i: run does not read constant input i (prepare copied it), so that
                         its bytes need not be held, or brought to a device */
     size_t scratch;  /* out: bytes of scratch one run needs (64-byte aligned; 256 on devices) */
+    size_t kept;     /* out: bytes that prepare allocated on the device, until release */
     void *state;     /* out: the kernel's own, shared by all runners, not changed by run */
     int share;       /* out: the dying input on whose memory out 0 is (a residual summed in
                         place); -1, the default: none. INPLACE kernels need not set it. */

@@ -41,6 +41,7 @@ static void node_set(fixture *f, const char *op, int inputs, const pare_shape *i
     }
     pare_view_set(&f->out, PARE_f32, out, false);
     pare_node *node = graph_node(&f->g, op, names[inputs], "y");
+    if (!strncmp(op, "ConvGrad", 8)) node->domain = PARE_DOMAIN;
     f->prep = (pare_prep){.ctx = &f->g.ctx,
                           .node = node,
                           .in = f->in,
@@ -113,6 +114,71 @@ static void convolutions_beyond_32_bits_are_refused(void **state)
     assert_false(taken("Conv", 2, long_x, SHAPE(3, 1, 1, longest + 1)));
     assert_true(taken("Conv", 2, filters, SHAPE(3, 1, wide, 4)));
     assert_false(taken("Conv", 2, more, SHAPE(3, 1, wide + 1, 4)));
+}
+
+/* The kernel of a convolution or one of its gradients whose pictures are NHWC. */
+static void convolution_runs(const char *op, const pare_shape *x, const pare_shape *y,
+                             const pare_shape *w, const char *expect)
+{
+    const bool dx = !strcmp(op, "ConvGradInput"), dw = !strcmp(op, "ConvGradWeight");
+    const pare_shape in[] = {dx || dw ? *y : *x, dw ? *x : *w}, *out = dx ? x : dw ? w : y;
+    fixture f;
+    setup(&f);
+    node_set(&f, op, 2, in, out);
+    pare_view_set(&f.in[0], PARE_f32, &in[0], true);
+    pare_view_set(&f.in[1], PARE_f32, &in[1], dw);
+    pare_view_set(&f.out, PARE_f32, out, !dw);
+    const pare_kernel *k = kernel_for(&f);
+    assert_string_equal(f.g.ctx.message, "");
+    assert_string_equal(k ? k->name : "none", expect);
+    teardown(&f);
+}
+
+/* Filters of Y, channels of dX, and channels and taps of dW are columns; dX has filters in squares
+   of 32 besides. */
+static void tiles_of_convolutions_fit_a_grid(void **state)
+{
+    (void)state;
+    const int64_t most = PARE_CUDA_MOST_COLUMNS, squares = (int64_t)65535 * 32;
+    const struct {
+        const char *op;
+        int64_t channels, filters, taps;
+        const char *expect;
+    } rows[] = {
+        {"Conv", 4, most, 1, "cuda_conv_tile"},
+        {"Conv", 4, most + 4, 1, "none"},
+        {"ConvGradInput", most, 4, 1, "cuda_conv_grad_input_tile"},
+        {"ConvGradInput", most + 4, 4, 1, "none"},
+        {"ConvGradInput", 4, squares, 1, "cuda_conv_grad_input_tile"},
+        {"ConvGradInput", 4, squares + 4, 1, "cuda_conv_grad"},
+        {"ConvGradWeight", most / 4, 4, 4, "cuda_conv_grad_weight_tile"},
+        {"ConvGradWeight", most / 4 + 4, 4, 4, "none"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        convolution_runs(rows[i].op, &SHAPE(4, 1, rows[i].channels, rows[i].taps, 1),
+                         &SHAPE(4, 1, rows[i].filters, 1, 1),
+                         &SHAPE(4, rows[i].filters, rows[i].channels, rows[i].taps, 1),
+                         rows[i].expect);
+}
+
+/* Chunks of four floats, of one image and of two: 2^30, then 2^31. */
+static void windows_are_within_32_bits(void **state)
+{
+    (void)state;
+    const int64_t side = 1 << 13;
+    const struct {
+        int64_t images, channels;
+        const char *expect;
+    } rows[] = {
+        {1, 64, "cuda_conv_grad_weight_tile"},
+        {1, 128, "cuda_conv_grad"},
+        {2, 32, "cuda_conv_grad_weight_tile"},
+        {2, 64, "cuda_conv_grad"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        convolution_runs("ConvGradWeight", &SHAPE(4, rows[i].images, rows[i].channels, side, side),
+                         &SHAPE(4, rows[i].images, 4, side, side),
+                         &SHAPE(4, 4, rows[i].channels, 1, 1), rows[i].expect);
 }
 
 /* A row is a warp's: more rows than a grid holds fail before anything is touched. */
@@ -247,6 +313,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(products_wider_than_a_grid_are_refused),
         device_test(convolutions_beyond_32_bits_are_refused),
+        device_test(tiles_of_convolutions_fit_a_grid),
+        device_test(windows_are_within_32_bits),
         device_test(a_grid_past_its_limit_names_the_node),
         device_test(the_host_takes_what_no_kernel_can),
         device_test(a_misaligned_input_is_refused),

@@ -316,12 +316,54 @@ static void training_is_tiles(void **state)
     }
 }
 
+/* By hand from runtime/cuda/conv/conv.c and conv_stem.cu, of 3 channels and f16: windows of 8 are
+   within 32 lines and 96 KiB of shared memory, of 17 lines 96320 bytes, of 18 100608. */
+static void stems_are_the_backends(void **state)
+{
+    static const struct {
+        int rank;
+        int64_t kernel[2], dilation;
+        const char *expect;
+    } cases[] = {
+        {4, {7, 7}, 1, "conv_stem"},    {4, {17, 8}, 1, "conv_stem"},
+        {4, {18, 8}, 1, "conv_64x64"},  {3, {7}, 1, "conv_stem"},
+        {3, {12}, 1, "conv_widened"},   {4, {7, 9}, 1, "conv_widened"},
+        {4, {11, 12}, 1, "conv_64x64"}, {4, {3, 3}, 2, "conv_64x64"},
+    };
+    static const float w[64 * 3 * 18 * 8];
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const int rank = cases[k].rank;
+        const int64_t *kernel = cases[k].kernel,
+                      dilations[] = {cases[k].dilation, cases[k].dilation};
+        graph_case g;
+        pare_roofline *r;
+        graph_open(&g, 17);
+        graph_input(&g, "x", PARE_f16, rank, (int64_t[]){1, 3, 64, 64});
+        graph_floats(&g, "w_", rank, (int64_t[]){64, 3, kernel[0], kernel[1]}, w);
+        assert_int_equal(pare_node_set_int(graph_node(&g, "Cast", "w_", "w"), "to", PARE_f16),
+                         PARE_OK);
+        pare_node *node = graph_node(&g, "Conv", "x w", "y");
+        assert_int_equal(pare_node_set_ints(node, "pads", (int64_t[]){1, 1, 1, 1}, rank * 2 - 4),
+                         PARE_OK);
+        assert_int_equal(pare_node_set_ints(node, "dilations", dilations, rank - 2), PARE_OK);
+        graph_output(&g, "y");
+        assert_int_equal(pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, &two), PARE_OK);
+        const pare_roofline_step *s = step_of(r, "Conv");
+        if (!s->known || strncmp(s->kernel, cases[k].expect, strlen(cases[k].expect)) != 0)
+            fail_msg("case %zu: %s", k, s->kernel);
+        pare_roofline_free(r);
+        graph_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waves_are_counted),
         cmocka_unit_test(the_longest_bounds_a_step),
         cmocka_unit_test(training_is_tiles),
+        cmocka_unit_test(stems_are_the_backends),
         cmocka_unit_test(memory_bounds_the_whole),
         cmocka_unit_test(a_product_is_tiles),
         cmocka_unit_test(tiles_and_splits_are_the_backends),

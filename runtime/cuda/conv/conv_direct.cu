@@ -274,7 +274,7 @@ static pare_status block_make(pare_prep *p, direct *s, const pare_conv_args *a, 
     int32_t *less = (int32_t *)(void *)(host + shift);
     const int16_t *w = (const int16_t *)(const void *)host;
     for (size_t k = 0; a->int8 && k < count; k++) less[k % (size_t)a->m] += s->d.x_zero * w[k];
-    pare_status st = pare_device_copy(p->ctx, p->device, &s->block, host, shift + filters);
+    pare_status st = pare_cuda_copy_kept(p, &s->block, host, shift + filters);
     pare_free(host);
     if (st != PARE_OK)
         return pare_fail_prefix(p->ctx, st, "node '%s' (%s)", p->node->name, p->node->op_type);

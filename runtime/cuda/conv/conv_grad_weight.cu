@@ -354,11 +354,21 @@ static int64_t position_of(const pare_view *y, const int64_t stride[3])
     return even ? step : -1;
 }
 
+/* Chunks from X's first to past its last, which a window counts in. */
+static double chunks_of(const pare_cuda_conv_shape *s, int lot)
+{
+    return ((double)(s->images - 1) * (double)s->x[0] + (double)s->win.in[1] * (double)s->x[1] +
+            (double)s->win.in[2] * (double)s->x[2]) /
+           lot;
+}
+
 static bool can(const pare_prep *p)
 {
     pare_cuda_conv_shape s;
-    return pare_cuda_conv_shape_read(p, &s) && position_of(&p->in[0], s.y) >= 0 &&
-           (double)s.images * (double)s.x[0] < INT32_MAX;
+    if (!pare_cuda_conv_shape_read(p, &s) || position_of(&p->in[0], s.y) < 0) return false;
+    const pare_window *w = &s.win;
+    return pare_cuda_gemm_counts((int64_t)s.channels * s.taps, s.images * w->out[1] * w->out[2]) &&
+           chunks_of(&s, PARE_CUDA_CHUNK / pare_cuda_bytes(p->in[0].dtype)) < INT32_MAX;
 }
 
 /* The bits of taps of the window at (y, x) that are inside of the picture, whose first tap is at
@@ -392,7 +402,7 @@ static pare_status windows_make(pare_prep *p, const pare_cuda_conv_shape *shape,
                     (int)((image * shape->x[0] + top * shape->x[1] + left * shape->x[2]) / lot);
             }
     s->device = p->device;
-    pare_status st = pare_device_copy(p->ctx, p->device, &s->windows, table, count * sizeof *table);
+    pare_status st = pare_cuda_copy_kept(p, &s->windows, table, count * sizeof *table);
     pare_free(table);
     return st;
 }

@@ -338,7 +338,7 @@ static pare_status table_make(pare_prep *p, conv_state *s)
                 *to++ = {(int)(at * bytes) + k, 1u << t};
         }
     }
-    pare_status st = pare_device_copy(p->ctx, p->device, &s->table, table, count * sizeof *table);
+    pare_status st = pare_cuda_copy_kept(p, &s->table, table, count * sizeof *table);
     pare_free(table);
     return st;
 }
@@ -350,13 +350,17 @@ static bool conv_can(const pare_prep *p)
     pare_cuda_conv_shape s;
     const pare_view *bias = pare_operand(p->in, p->in_count, PARE_CUDA_CONV_BIAS);
     if (bias && bias->dtype != p->in[0].dtype) return false;
-    return pare_cuda_conv_shape_read(p, &s);
+    return pare_cuda_conv_shape_read(p, &s) &&
+           pare_cuda_gemm_counts(s.filters, (int64_t)s.channels * s.taps);
 }
 
+/* Squares of filters are a grid's y, too. */
 static bool grad_can(const pare_prep *p)
 {
     pare_cuda_conv_shape s;
-    return pare_cuda_conv_shape_read(p, &s) && stride_fits(&s.win);
+    return pare_cuda_conv_shape_read(p, &s) && stride_fits(&s.win) &&
+           pare_cuda_gemm_counts(s.channels, (int64_t)s.filters * s.taps) &&
+           pare_cuda_blocks_beside((s.filters + SQUARE - 1) / SQUARE);
 }
 
 enum { FULL = 132 }; /* tiles that fill a device's processors */

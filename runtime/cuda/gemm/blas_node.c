@@ -148,14 +148,14 @@ static void block_fill(const pare_prep *prep, const pare_blas_node *n, const par
     shift_pack(n, zero, (const int8_t *)host, (int32_t *)(void *)(host + k->shift));
 }
 
-static pare_status block_make(const pare_prep *prep, const pare_blas_node *n, pare_blas_prepared *s)
+static pare_status block_make(pare_prep *prep, const pare_blas_node *n, pare_blas_prepared *s)
 {
     const parts k = parts_of(prep, n);
     if (!k.bytes) return PARE_OK;
     char *host = pare_alloc(prep->ctx, k.bytes, 1);
     if (!host) return PARE_MEMORY;
     block_fill(prep, n, &k, host);
-    const pare_status st = pare_device_copy(prep->ctx, prep->device, &s->block, host, k.bytes);
+    const pare_status st = pare_cuda_copy_kept(prep, &s->block, host, k.bytes);
     pare_free(host);
     if (st != PARE_OK)
         return pare_fail_prefix(prep->ctx, st, "node '%s' (%s)", prep->node->name,

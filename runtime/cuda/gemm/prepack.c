@@ -246,7 +246,7 @@ static void rows_permute(const pare_cuda_prepack *k, const pare_cuda_gemm_args *
 static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cuda_prepack *k,
                                 bool int8, bool biased)
 {
-    pare_status st = pare_device_copy(prep->ctx, prep->device, &s->block, k->host, k->bytes);
+    pare_status st = pare_cuda_copy_kept(prep, &s->block, k->host, k->bytes);
     pare_free(k->host);
     if (st != PARE_OK)
         return pare_fail_prefix(prep->ctx, st, "node '%s' (%s)", prep->node->name,

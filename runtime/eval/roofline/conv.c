@@ -103,20 +103,49 @@ static pare_gpu_product product_of(const conv *c)
 
 /* --- a stem --- */
 
+/* Has it few channels, so that neighbours are put together? */
+static bool is_narrow(const conv *c, const pare_gpu_product *p)
+{
+    return !p->chunks && c->type != PARE_f32 && c->a->win.group == 1 && c->a->cg <= STEM_CHANNELS &&
+           c->a->win.dilation[2] == 1 && c->prep->in[0].rank <= 4;
+}
+
+enum { LINES = 8, PIXELS = 16 /* a tile's positions of Y */ };
+
+/* Pixels of X that a tile reads. */
+static double tile_pixels(const pare_window *w)
+{
+    return (double)((LINES - 1) * w->stride[1] + w->kernel[1]) *
+           (double)((PIXELS - 1) * w->stride[2] + WINDOW);
+}
+
+/* Bytes of shared memory: 64 filters, pixels, what sums begin with, and the tile of Y. */
+static double tile_room(const conv *c)
+{
+    enum { FILTERS = 64, TILE = LINES * PIXELS };
+    const double size = bytes_of(c->type), pixel = STEM_CHANNELS * size;
+    const double filter = (double)c->a->win.kernel[1] * WINDOW * pixel + CHUNK;
+    return FILTERS * filter + ceil(tile_pixels(&c->a->win) * pixel / CHUNK) * CHUNK +
+           3.0 * FILTERS * sizeof(float) + TILE * (FILTERS + CHUNK) * size;
+}
+
+/* Has the kernel of its own (conv.c, stem_fits; conv_stem.cu) its window, filters and epilogue? */
 static bool is_stem(const conv *c, const pare_gpu_product *p)
+{
+    enum { MOST_ROOM = 96 << 10, MOST_LINES = 1024, MOST_STRIDE = 64 };
+    const pare_window *w = &c->a->win;
+    return is_narrow(c, p) && p->plain && !p->residual && w->kernel[1] <= MOST_TAPS &&
+           w->kernel[2] <= WINDOW && w->dilation[1] == 1 && c->a->m % 32 == 0 &&
+           w->stride[2] <= MOST_STRIDE && w->kernel[1] + w->stride[1] * LINES <= MOST_LINES &&
+           tile_room(c) <= MOST_ROOM;
+}
+
+/* Is it copied to wider pixels first (conv.c, widened_fits)? */
+static bool is_widened(const conv *c, const pare_gpu_product *p)
 {
     const pare_window *w = &c->a->win;
     const double across = ceil((double)w->kernel[2] / STEM_PIXELS);
-    return !p->chunks && c->type != PARE_f32 && w->group == 1 && c->a->cg <= STEM_CHANNELS &&
-           w->dilation[2] == 1 && (double)w->kernel[1] * across <= MOST_TAPS;
-}
-
-/* Has the kernel of its own (conv_stem.cu) its window, filters and epilogue? */
-static bool has_tiles(const conv *c, const pare_gpu_product *p)
-{
-    const pare_window *w = &c->a->win;
-    return p->plain && !p->residual && w->kernel[2] <= WINDOW && w->dilation[1] == 1 &&
-           c->a->m % 32 == 0 && c->prep->in[0].rank == 4;
+    return is_narrow(c, p) && (double)w->kernel[1] * across <= MOST_TAPS;
 }
 
 /* A tile of 8 lines of 16 positions brings its pixels, then sums a line of the window at a time.
@@ -124,8 +153,6 @@ static bool has_tiles(const conv *c, const pare_gpu_product *p)
 static void tiles_predict(const conv *c, const pare_gpu_product *p, pare_roofline_step *out)
 {
     enum {
-        LINES = 8,
-        PIXELS = 16,
         WARPS = 4,
         AT_ONCE = 4,
         BRING = 177 /* instructions of a turn */
@@ -138,9 +165,8 @@ static void tiles_predict(const conv *c, const pare_gpu_product *p, pare_rooflin
     snprintf(name, sizeof name, "_Z9stem_tileILi%dE7tile_ofILi4ELi1ELi2ELi%dEELi%dE", (int)c->type,
              (int)columns / 8, p->bounds ? 4 : 0);
     if (!pare_sass_find(c->m->counts, name, &row)) return;
-    const double pixels = ((LINES - 1) * (double)w->stride[1] + lines) *
-                          ((PIXELS - 1) * (double)w->stride[2] + WINDOW);
-    const double turns = ceil(pixels / (WARPS * WARP * AT_ONCE)); /* of the loop that brings them */
+    const double turns =
+        ceil(tile_pixels(w) / (WARPS * WARP * AT_ONCE)); /* of the loop that brings them */
     const pare_gpu_grid g = {.blocks = (double)c->a->n * ceil((double)w->out[1] / LINES) *
                                        ceil((double)w->out[2] / PIXELS) * (double)c->a->m / columns,
                              .resident = row.blocks,
@@ -241,9 +267,9 @@ static void predict(const conv *c, pare_roofline_step *out)
             strip_predict(c, p.bytes, out);
         else
             direct_predict(c, p.bytes, out);
-    } else if (is_stem(c, &p) && has_tiles(c, &p)) {
-        tiles_predict(c, &p, out);
     } else if (is_stem(c, &p)) {
+        tiles_predict(c, &p, out);
+    } else if (is_widened(c, &p)) {
         widened_predict(c, &p, out);
     } else {
         pare_product_predict(c->m->spec, c->m->counts, "conv", &p, out);
