@@ -21,7 +21,8 @@ code=$?
 [ $code != 77 ] || { tail -1 "$folder/made"; exit 77; }
 say builds "$([ $code = 0 ] || tail -1 "$folder/made")"
 [ $code = 0 ] || exit 1
-say is_small "$([ "$(wc -c <"$build/pare-gpu.tar.xz")" -lt 48000000 ] || cat "$folder/made")"
+most=$(sed -n "s/^size_most=\([0-9]*\).*/\1/p" "$here/bundle.sh")
+say is_small "$([ "$(wc -c <"$build/pare-gpu.tar.xz")" -lt "$most" ] || cat "$folder/made")"
 tar -C "$folder" -xJf "$build/pare-gpu.tar.xz" || exit 1
 top=$folder/pare-gpu
 cd "$top" || exit 1
