@@ -131,6 +131,9 @@ PARE_NODISCARD pare_status pare_channel_open(pare_comm *comm, pare_channel **out
 /* After the end was sent or received it returns when all has left; NULL is fine. */
 void pare_channel_close(pare_channel *channel);
 
+/* The memory of its two messages; of NULL none. */
+size_t pare_channel_bytes(const pare_channel *channel);
+
 /* The memory of the next message to send, at a multiple of 64. Waits until what was sent two
    messages before has left. */
 PARE_NODISCARD pare_status pare_channel_next(pare_channel *channel, void **data);

@@ -332,6 +332,9 @@ static void go_round(world *w, int broken_rank, int broken, int good)
     assert_int_equal(
         pare_channel_open(w->comm, &from, (w->rank + w->size - 1) % w->size, w->rank, bytes),
         PARE_OK);
+    assert_true(pare_channel_bytes(to) > 2 * bytes && pare_channel_bytes(to) < 2 * bytes + 512);
+    assert_int_equal(pare_channel_bytes(from), pare_channel_bytes(to));
+    assert_int_equal(pare_channel_bytes(NULL), 0);
     if (w->rank)
         hand_on(w, from, to, w->rank == broken_rank ? broken : MESSAGES);
     else
