@@ -119,6 +119,16 @@ refuses kernel_fails_at_the_end 1 "rank 2 (|unspecified launch failure" in_rank 
 refuses copy_fails 1 "cudaMemcpyAsync: unspecified launch failure" in_rank 0 "SIMT_FAIL=cudaMemcpyAsync/$(($(grep -c ' cudaMemcpyAsync$' calls.0) / 2)):719"
 refuses gpu_lost 1 "rank 1 (" in_rank 1 "SIMT_FAIL=$(($(wc -l <calls.1) * 3 / 4)):700:sticky"
 refuses no_memory 1 "rank 1 (|out of GPU memory" in_rank 1 SIMT_MEMORY=300000
+short="$short --checkpoint kept --checkpoint-every 3"
+works calls_with_checkpoint mpirun 1 $short : -n 1 -x SIMT_CALLS=calls.1 $short : -n 1 $short
+mv no.onnx whole.onnx
+rm -r kept
+in_rank 1 "SIMT_FAIL=cudaMemcpyAsync/$(grep -c ' cudaMemcpyAsync$' calls.1):719" >.test.out 2>.test.err # within the last checkpoint
+got=$?
+if [ $got = 1 ] && has "rank 1 (" .test.err && [ ! -e no.onnx ]; then pass checkpoint_fails; else fail checkpoint_fails "exit $got: $(cat .test.err)"; fi
+works checkpoint_stays mpirun 3 $short --resume --json facts.json
+if has '"resumed": 0' facts.json && cmp -s whole.onnx no.onnx; then pass resumed_bytes; else fail resumed_bytes "$(cmp whole.onnx no.onnx 2>&1) $(grep resumed facts.json)"; fi
+rm no.onnx
 rm -f calls.0 calls.1
 
 # --- what does not go ---
