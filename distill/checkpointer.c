@@ -191,6 +191,12 @@ static pare_status put_blobs(pare_checkpointer *k)
     return PARE_OK;
 }
 
+static pare_status download(const pare_trainer *t)
+{
+    pare_device_weights *on_device = t->weights.on_device;
+    return on_device ? pare_device_weights_download(on_device, true) : PARE_OK;
+}
+
 /* By pipeline weights come to rank 0 one by one, and go into its file. */
 static pare_status save_stages(pare_checkpointer *k)
 {
@@ -204,7 +210,8 @@ static pare_status save_stages(pare_checkpointer *k)
     const bool opened = goes;
     const pare_status told = pare_comm_broadcast(comm, &goes, sizeof goes, 0);
     if (told == PARE_OK && !goes) return writes ? end_save(k, st) : PARE_OK;
-    st = told == PARE_OK ? put_blobs(k) : told;
+    st = told == PARE_OK ? download(k->trainer) : told;
+    if (st == PARE_OK) st = put_blobs(k);
     if (!opened) return st;
     const pare_status ended = pare_checkpoint_end(k->writer, st);
     k->writer = NULL;
@@ -214,12 +221,10 @@ static pare_status save_stages(pare_checkpointer *k)
 pare_status pare_checkpointer_save(pare_checkpointer *k)
 {
     const pare_trainer *t = k->trainer;
-    pare_device_weights *on_device = t->weights.on_device;
     if (!path_of(k)) return PARE_OK;
-    if (t->stage && on_device) PARE_TRY(pare_device_weights_download(on_device, true));
     if (t->stage) return save_stages(k);
     if (pare_comm_rank(t->options.comm) || k->kept == k->state->step) return PARE_OK;
-    if (on_device) PARE_TRY(pare_device_weights_download(on_device, true));
+    PARE_TRY(download(t));
     return end_save(k, pare_checkpoint_write(t->ctx, path_of(k), &k->checkpoint));
 }
 

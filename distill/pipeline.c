@@ -101,6 +101,7 @@ static pare_status open_given(pare_train_pipeline *p)
         (void)pare_type_bytes(t->wanted[k]->dtype, pare_shape_count(&shape), &bytes);
         p->given[k] = pare_alloc(p->ctx, bytes, 1);
         if (!p->given[k]) return PARE_MEMORY;
+        p->given_bytes += bytes;
     }
     return PARE_OK;
 }
@@ -193,16 +194,22 @@ const pare_pipeline_plan *pare_train_pipeline_planned(const pare_train_pipeline 
     return &p->planned;
 }
 
+static size_t weights_of(const pare_stage_part *part)
+{
+    return part->plan ? pare_plan_weight_bytes(part->plan) : 0;
+}
+
 size_t pare_train_pipeline_bytes(const pare_train_pipeline *p, size_t *messages)
 {
-    const bool copies = p->slot[0].came != NULL;
-    const size_t sent = p->forward.in + p->forward.out;
+    pare_channel *const channel[] = {p->from_before, p->to_next, p->from_next, p->to_before};
     size_t bytes = activations_of(p) + pare_plan_activation_bytes(p->check.plan);
-    *messages += 4 * sent; /* two messages each at two ends */
-    if (copies) *messages += (size_t)p->slots * p->forward.in;
-    if (!p->teacher.plan) return bytes;
-    return bytes + pare_plan_activation_bytes(p->teacher.plan) +
-           pare_plan_weight_bytes(p->teacher.plan);
+    *messages += p->given_bytes;
+    for (int i = 0; i < 4; i++) *messages += pare_channel_bytes(channel[i]);
+    if (p->slot[0].came) *messages += (size_t)p->slots * p->forward.in;
+    if (p->trainer->options.device)
+        bytes += weights_of(&p->forward) + weights_of(&p->backward) + weights_of(&p->check);
+    if (p->teacher.plan) bytes += pare_plan_activation_bytes(p->teacher.plan);
+    return bytes + weights_of(&p->teacher);
 }
 
 /* Ends a channel that this rank sends into, or waits for the end of one. */

@@ -33,8 +33,9 @@ struct pare_train_pipeline {
     pare_runner *learner; /* makes this rank's gradients: runs the backward part or, in the last
                              stage, the forward part, whose slot has it, too */
     pare_runner *check_runner, *teacher_runner;
-    int runs;     /* of the teacher for a microbatch */
-    void **given; /* (wanted) in the last stage: what the teacher gave */
+    int runs;           /* of the teacher for a microbatch */
+    void **given;       /* (wanted) in the last stage: what the teacher gave, */
+    size_t given_bytes; /* of all */
     int wanted;
     const void **input; /* (microbatches, student's inputs): where their samples are */
     size_t *sample;     /* (student's inputs): bytes of one sample */

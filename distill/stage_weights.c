@@ -111,10 +111,11 @@ pare_status pare_stage_weights_gather(const pare_trainer *t, const float *own, p
     const pare_stage_weights *s = t->stage;
     pare_comm *comm = t->options.comm;
     pare_status taken = PARE_OK;
+    PARE_TRY(pare_comm_settle(comm, PARE_OK));
     for (int k = 0; k < s->all.count; k++) {
         const size_t bytes = (size_t)s->all.item[k].tensor->count * sizeof *own;
-        if (s->own[k] >= 0) memcpy(s->passing, own + t->weights.item[s->own[k]].at, bytes);
-        PARE_TRY(pare_comm_broadcast(comm, s->passing, bytes, s->stage[k]));
+        const float *mine = s->own[k] >= 0 ? own + t->weights.item[s->own[k]].at : NULL;
+        PARE_TRY(pare_comm_bring(comm, mine, bytes, s->stage[k], s->passing));
         if (!pare_comm_rank(comm) && taken == PARE_OK) taken = take(user, k, s->passing);
     }
     return taken;

@@ -406,11 +406,20 @@ static pare_status plan_stages(pare_trainer *t)
     return pare_teacher_ready_stage(&t->teacher, of.stage, of.stages, t->options.device);
 }
 
+/* Rank 0 names those of all ranks. */
+static pare_status keep_zeros(pare_trainer *t)
+{
+    const double from = t->options.zeros_from;
+    if (t->options.train_zeros) return PARE_OK;
+    if (!pare_comm_rank(t->options.comm))
+        pare_weights_log_sparsity(pare_trainer_all_weights(t), from, t->student->path);
+    return pare_weights_keep_sparsity(&t->weights, from);
+}
+
 static pare_status make_plans(pare_trainer *t)
 {
     pare_weights *w = &t->weights;
-    if (!t->options.train_zeros)
-        PARE_TRY(pare_weights_keep_sparsity(w, t->options.zeros_from, t->student->path));
+    PARE_TRY(keep_zeros(t));
     w->microbatches = t->own_count;
     w->batches = t->options.accumulate;
     PARE_TRY(pare_weights_open(w, &t->options));

@@ -146,7 +146,7 @@ PARE_NODISCARD pare_status pare_device_overlap_run(pare_device_overlap *overlap,
 PARE_NODISCARD pare_status pare_microbatches_find_nonfinite(pare_microbatches *microbatches,
                                                             const char *what, const char *hint);
 
-/* --- a training by pipeline (PARE_RANKS_SHARE_MODEL) --- */
+/* --- a training by pipeline (options.pipeline) --- */
 
 /* stage_weights.c: which weights a rank has. Its trainer's list holds them alone. */
 typedef struct pare_stage_weights {
@@ -190,7 +190,8 @@ PARE_NODISCARD pare_status pare_train_pipeline_open(pare_trainer *trainer);
 /* All ranks call it, once they have settled: it waits for its neighbours. */
 void pare_train_pipeline_free(pare_train_pipeline *pipeline);
 const pare_pipeline_plan *pare_train_pipeline_planned(const pare_train_pipeline *pipeline);
-/* Of this rank: activations, where it computes; messages, the host's, are added to *messages. */
+/* Of this rank: activations and what plans hold, where it computes; messages and what the teacher
+   gave, the host's, are added to *messages. */
 size_t pare_train_pipeline_bytes(const pare_train_pipeline *pipeline, size_t *messages);
 /* As pare_microbatches_learn. */
 PARE_NODISCARD pare_status pare_train_pipeline_learn(pare_train_pipeline *pipeline,

@@ -273,24 +273,32 @@ bool pare_weight_is_sparse(const pare_weight *weight, double from)
     return is_sparse(weight->tensor, count_zeros(weight->tensor), from);
 }
 
-static pare_status mark(pare_weights *w, pare_weight *item, double from, const char *path)
+static pare_status mark(pare_weights *w, pare_weight *item, double from)
 {
     const pare_tensor *t = item->tensor;
-    const int64_t zeros = count_zeros(t);
-    if (!is_sparse(t, zeros, from)) return PARE_OK;
+    if (!pare_weight_is_sparse(item, from)) return PARE_OK;
     item->zero = pare_alloc(w->ctx, (size_t)t->count, 1);
     if (!item->zero) return PARE_MEMORY;
     for (int64_t i = 0; i < t->count; i++) item->zero[i] = number_at(t, i) == 0;
-    pare_log(w->ctx, PARE_LOG_INFO, "%s: the %" PRId64 " zeros of weight '%s' (%.0f %%) stay zero",
-             path, zeros, item->name, 100 * (double)zeros / (double)t->count);
     return PARE_OK;
 }
 
-pare_status pare_weights_keep_sparsity(pare_weights *weights, double from, const char *path)
+pare_status pare_weights_keep_sparsity(pare_weights *weights, double from)
 {
-    for (int i = 0; i < weights->trained; i++)
-        PARE_TRY(mark(weights, &weights->item[i], from, path));
+    for (int i = 0; i < weights->trained; i++) PARE_TRY(mark(weights, &weights->item[i], from));
     return PARE_OK;
+}
+
+void pare_weights_log_sparsity(const pare_weights *weights, double from, const char *path)
+{
+    for (int i = 0; i < weights->trained; i++) {
+        const pare_tensor *t = weights->item[i].tensor;
+        const int64_t zeros = count_zeros(t);
+        if (is_sparse(t, zeros, from))
+            pare_log(weights->ctx, PARE_LOG_INFO,
+                     "%s: the %" PRId64 " zeros of weight '%s' (%.0f %%) stay zero", path, zeros,
+                     weights->item[i].name, 100 * (double)zeros / (double)t->count);
+    }
 }
 
 /* --- blocks --- */

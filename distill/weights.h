@@ -75,9 +75,10 @@ void pare_weights_restore_statistics(pare_weights *weights);
 
 /* Has it rank 2 or more, and is at least this part of it 0, and some of it? */
 bool pare_weight_is_sparse(const pare_weight *weight, double from);
-/* Those that are keep their zeros; an info line for each. */
-PARE_NODISCARD pare_status pare_weights_keep_sparsity(pare_weights *weights, double from,
-                                                      const char *path);
+/* Those that are keep their zeros. */
+PARE_NODISCARD pare_status pare_weights_keep_sparsity(pare_weights *weights, double from);
+/* An info line for each that is. */
+void pare_weights_log_sparsity(const pare_weights *weights, double from, const char *path);
 
 /* Frees all blocks but the best. */
 void pare_weights_keep_best(pare_weights *weights);

@@ -329,6 +329,11 @@ pare_status pare_output_write(pare_output *output, const void *data, size_t byte
 
 pare_status pare_output_overwrite(pare_output *output, const void *data, size_t bytes)
 {
+    if (output->direct && bytes)
+        return PARE_FAIL(output->ctx, IO,
+                         "%s: is a pipe or a device, and its beginning is written last; write to a "
+                         "file",
+                         output->path);
     for (size_t at = 0; at < bytes;) {
         PARE_TRY(pare_ctx_poll(output->ctx));
         ssize_t n = pwrite(output->fd, (const char *)data + at, bytes - at, (off_t)at);

@@ -30,7 +30,8 @@ typedef struct pare_output pare_output;
 PARE_NODISCARD pare_status pare_output_open(pare_ctx *ctx, pare_output **out, const char *path);
 /* Append; PARE_IO names the file and the reason (no space, no permission). */
 PARE_NODISCARD pare_status pare_output_write(pare_output *output, const void *data, size_t bytes);
-/* Writes over the first bytes of what was written, which are at least as many. */
+/* Writes over the first bytes of what was written, which are at least as many. PARE_IO where the
+   path is no file: what a pipe or a device took cannot be taken back. */
 PARE_NODISCARD pare_status pare_output_overwrite(pare_output *output, const void *data,
                                                  size_t bytes);
 int pare_output_fd(pare_output *output);

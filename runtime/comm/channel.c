@@ -83,6 +83,8 @@ void pare_channel_close(pare_channel *c)
     pare_free(c);
 }
 
+size_t pare_channel_bytes(const pare_channel *c) { return c ? 2 * c->bytes : 0; }
+
 pare_status pare_channel_next(pare_channel *c, void **data)
 {
     PARE_TRY(wait_for(c, &c->slot[c->at]));

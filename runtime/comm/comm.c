@@ -273,6 +273,17 @@ pare_status pare_comm_gather(pare_comm *c, const void *mine, size_t bytes, void 
     return PARE_OK;
 }
 
+pare_status pare_comm_bring(pare_comm *c, const void *mine, size_t bytes, int from, void *out)
+{
+    const int rank = pare_comm_rank(c);
+    if (rank && rank == from)
+        return pare_comm_checked(c, c->transport->send(c->transport, mine, bytes, 0));
+    if (!rank && from)
+        return pare_comm_checked(c, c->transport->receive(c->transport, out, bytes, from));
+    if (!rank && bytes) memcpy(out, mine, bytes);
+    return PARE_OK;
+}
+
 pare_status pare_comm_all_gather(pare_comm *c, const void *mine, const size_t *bytes, void *all)
 {
     enum { LARGEST = 1 << 30 };

@@ -101,6 +101,12 @@ PARE_NODISCARD pare_status pare_comm_broadcast(pare_comm *comm, void *data, size
 PARE_NODISCARD pare_status pare_comm_gather(pare_comm *comm, const void *mine, size_t bytes,
                                             void *all);
 
+/* Rank 0 gets in `out` what rank `from` has in `mine`; the others return at once. No collective: it
+   asks for no failure, so that many may follow one pare_comm_settle. A rank that fails in between
+   goes on, and settles behind them. */
+PARE_NODISCARD pare_status pare_comm_bring(pare_comm *comm, const void *mine, size_t bytes,
+                                           int from, void *out);
+
 /* Every rank gets what every rank has, in their order: `mine` of rank r has bytes[r] bytes (size,
    the same in each), and all has room for their sum. PARE_UNSUPPORTED: more than 1 GiB. A job of
    one copies. */
@@ -130,6 +136,9 @@ PARE_NODISCARD pare_status pare_channel_open(pare_comm *comm, pare_channel **out
                                              size_t bytes);
 /* After the end was sent or received it returns when all has left; NULL is fine. */
 void pare_channel_close(pare_channel *channel);
+
+/* The memory of its two messages; of NULL none. */
+size_t pare_channel_bytes(const pare_channel *channel);
 
 /* The memory of the next message to send, at a multiple of 64. Waits until what was sent two
    messages before has left. */

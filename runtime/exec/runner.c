@@ -49,11 +49,18 @@ static pare_status view_bind(pare_runner *r, const pare_place *place, pare_view 
     return PARE_OK;
 }
 
-/* Must the host's copy of an output come from the device? */
+/* Is a graph input on the device already, which the host does not bring up? */
+static bool is_there(const pare_plan *plan, const pare_storage *input)
+{
+    return input->there || pare_plan_input_stays(plan, input->index);
+}
+
+/* Must the host's copy of an output come from the device? Of an input that is there the host's
+   bytes may be older. */
 static bool is_made_there(const pare_runner *r, const pare_storage *root)
 {
     return root->where == PARE_AT_BUFFER ||
-           (root->where == PARE_AT_INPUT && pare_plan_input_stays(r->plan, root->index));
+           (root->where == PARE_AT_INPUT && is_there(r->plan, root));
 }
 
 static pare_status output_bind(pare_runner *r, int i)
@@ -129,8 +136,7 @@ static pare_status own_input_new(pare_runner *r, int i)
 {
     size_t bytes = pare_view_bytes(&r->plan->input_place[i].view) + 64;
     pare_device *d = r->plan->options.device;
-    if (r->plan->root[r->plan->input_place[i].root].there || pare_plan_input_stays(r->plan, i))
-        return PARE_OK;
+    if (is_there(r->plan, &r->plan->root[r->plan->input_place[i].root])) return PARE_OK;
     if (d) return d->streams->pin(r->ctx, d, &r->own_input[i], bytes);
     r->own_input[i] = pare_arena_alloc(&r->arena, bytes, 1);
     return r->own_input[i] ? PARE_OK : PARE_MEMORY;
@@ -293,7 +299,7 @@ static pare_status inputs_observe(pare_runner *r)
     for (int i = 0; i < r->plan->input_count; i++) {
         pare_view view = r->plan->input_place[i].view;
         const pare_storage *root = &r->plan->root[r->plan->input_place[i].root];
-        const bool there = root->there || pare_plan_input_stays(r->plan, i);
+        const bool there = is_there(r->plan, root);
         view.data = r->observe && !there ? r->input[i] : pare_runner_device_address(r, root);
         if (r->observe && there) PARE_TRY(pare_runner_device_show(r, &view));
         PARE_TRY(observe_value(r, r->plan->input[i], &view));

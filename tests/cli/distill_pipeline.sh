@@ -26,6 +26,17 @@ trains_alike mixed "3" $(of cnn) --steps 3 --augment flip,mixup:0.4
 trains_alike qat "3" $(of cnn) --steps 4 --qat int8 --validate-every 2
 "$pare" prune -q "$zoo/mlp.onnx" -o sparse.onnx --sparsity 0.5 >/dev/null || exit 1
 trains_alike sparse "2" --teacher "$zoo/mlp.onnx" --student sparse.onnx $train --samples 600 --batch 16 --steps 3
+sparse="distill --verbose --teacher $zoo/mlp.onnx --student sparse.onnx $train --samples 600 --batch 16 --steps 1 -o out.onnx"
+# zeros NAME COMMAND...: the lines on weights that keep their zeros are in NAME
+zeros() {
+    zeros_=$1
+    shift
+    works "$zeros_" "$@"
+    grep ' stay zero$' .test.err >"$zeros_"
+}
+zeros zeros_of_one "$pare" $sparse
+zeros zeros_of_stages mpirun 2 "$pare" $sparse $how
+if [ "$(lines zeros_of_one)" -gt 1 ] && cmp -s zeros_of_one zeros_of_stages; then pass zeros_named; else fail zeros_named "$(diff zeros_of_one zeros_of_stages)"; fi
 
 # --- what is planned ---
 works planned mpirun 4 "$pare" distill $(of vit) --steps 1 --parallel pipeline -o out.onnx --json facts.json

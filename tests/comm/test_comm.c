@@ -163,6 +163,26 @@ static void test_copies(void **state)
     free(all);
 }
 
+/* Rank r has r numbers for rank 0. */
+static void test_first_gets(void **state)
+{
+    world *w = *state;
+    int mine[64], got[64];
+    assert_in_range(w->size, 1, 64);
+    for (int i = 0; i < w->rank; i++) mine[i] = w->rank * 100 + i;
+    assert_int_equal(pare_comm_settle(w->comm, PARE_OK), PARE_OK);
+    for (int from = w->size - 1; from >= 0; from--) {
+        const size_t bytes = (size_t)from * sizeof *mine;
+        memset(got, 0, sizeof got);
+        assert_int_equal(pare_comm_bring(w->comm, mine, bytes, from, got), PARE_OK);
+        for (int i = 0; i < from; i++) assert_int_equal(got[i], w->rank ? 0 : from * 100 + i);
+    }
+    if (w->rank) return;
+    mine[0] = 7;
+    assert_int_equal(pare_comm_bring(w->comm, mine, sizeof *mine, 0, got), PARE_OK);
+    assert_int_equal(got[0], 7);
+}
+
 /* Rank r has r + 1 numbers, but rank 1 none. */
 static void test_all_have_all(void **state)
 {
@@ -332,6 +352,9 @@ static void go_round(world *w, int broken_rank, int broken, int good)
     assert_int_equal(
         pare_channel_open(w->comm, &from, (w->rank + w->size - 1) % w->size, w->rank, bytes),
         PARE_OK);
+    assert_true(pare_channel_bytes(to) > 2 * bytes && pare_channel_bytes(to) < 2 * bytes + 512);
+    assert_int_equal(pare_channel_bytes(from), pare_channel_bytes(to));
+    assert_int_equal(pare_channel_bytes(NULL), 0);
     if (w->rank)
         hand_on(w, from, to, w->rank == broken_rank ? broken : MESSAGES);
     else
@@ -384,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_sum_is_the_trees),
         cmocka_unit_test(test_sum_of_doubles),
         cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_first_gets),
         cmocka_unit_test(test_all_have_all),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_network),

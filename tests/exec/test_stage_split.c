@@ -58,8 +58,11 @@ typedef struct training {
     int stage[MOST];
     int count;
     pare_stage_split split;
-    store given; /* inputs of the graph */
+    store given;              /* inputs of the graph */
+    pare_placed placed[MOST]; /* (count) weights on the device; what the host has of them is old */
 } training;
+
+static pare_device *device; /* where parts run; NULL: on the CPU */
 
 static void give(training *t, const char *name, int rank, const int64_t *dims)
 {
@@ -80,13 +83,27 @@ static void open_training(training *t)
     give(t, "x", 2, wide);
 }
 
-static void add_weight(training *t, const char *name)
+static void place(training *t, const char *name, size_t bytes)
 {
+    pare_placed *placed = &t->placed[t->count];
+    placed->name = name;
+    assert_int_equal(device->backend->alloc(&t->g.ctx, device, &placed->data, bytes), PARE_OK);
+    assert_int_equal(device->backend->upload(&t->g.ctx, device->setup, placed->data,
+                                             find(&t->given, name), bytes),
+                     PARE_OK);
+    assert_int_equal(device->backend->sync(&t->g.ctx, device->setup), PARE_OK);
+}
+
+static void add_weight_of(training *t, const char *name, int rank, const int64_t *dims)
+{
+    graph_input(&t->g, name, PARE_f32, rank, dims);
+    give(t, name, rank, dims);
+    if (device) place(t, name, SIDE * SIDE * sizeof(float));
     t->weight[t->count] = name;
     t->stage[t->count++] = -1;
-    graph_input(&t->g, name, PARE_f32, 2, square);
-    give(t, name, 2, square);
 }
+
+static void add_weight(training *t, const char *name) { add_weight_of(t, name, 2, square); }
 
 /* The loss is the mean of y. */
 static void differentiate(training *t, const char *y)
@@ -109,32 +126,45 @@ static void differentiate(training *t, const char *y)
 static void close_training(training *t)
 {
     drop(&t->given);
+    for (int k = 0; device && k < t->count; k++) device->backend->free(device, t->placed[k].data);
     graph_close(&t->g);
 }
 
 /* --- runs --- */
-
-static pare_device *device; /* where parts run; NULL: on the CPU */
 
 static pare_status plan_part(training *t, pare_plan **out, int part, int stages)
 {
     const pare_plan_options options = {.threads = 1,
                                        .deterministic = true,
                                        .device = device,
+                                       .placed = t->placed,
+                                       .placed_count = device ? t->count : 0,
                                        .stage = part,
                                        .stages = stages,
                                        .split = stages > 1 ? &t->split : NULL};
     return pare_plan_new(&t->g.ctx, out, t->g.model, NULL, 0, &options);
 }
 
+static bool is_placed(const training *t, const char *name)
+{
+    for (int k = 0; device && k < t->count; k++)
+        if (!strcmp(t->weight[k], name)) return true;
+    return false;
+}
+
 /* Of a graph, or of a part of another stage: the host brings it up. On a device what the stage has
    is copied there. */
 static void set_input(training *t, pare_runner *runner, int i, const store *has, bool received)
 {
+    static const float old[SIDE * SIDE];
     const pare_value *v = pare_plan_input(pare_runner_plan(runner), i);
     const void *kept = find(has, v->name), *given = find(&t->given, v->name);
     size_t bytes = 0;
     if (!kept && !given) fail_msg("no part has made '%s'", v->name);
+    if (is_placed(t, v->name)) {
+        pare_runner_set_input(runner, i, old);
+        return;
+    }
     if (!device || received || given) {
         pare_runner_set_input(runner, i, kept ? kept : given);
         return;
@@ -327,6 +357,35 @@ static void a_shared_weight_joins_its_readers(void **state)
     close_training(&t);
 }
 
+/* What crosses is a view of a weight: its bytes are the device's where the host's are old. */
+static void views_of_weights_cross(void **state)
+{
+    (void)state;
+    training t;
+    open_training(&t);
+    add_weight_of(&t, "flat", 1, (const int64_t[]){SIDE * SIDE});
+    add_weight(&t, "b");
+    graph_ints(&t.g, "dims", 1, (const int64_t[]){2}, square);
+    graph_node(&t.g, "Reshape", "flat dims", "a");
+    graph_node(&t.g, "MatMul", "x a", "p");
+    graph_node(&t.g, "Sigmoid", "p", "y");
+    graph_node(&t.g, "MatMul", "y b", "q");
+    graph_node(&t.g, "Sigmoid", "q", "z");
+    graph_node(&t.g, "MatMul", "z a", "r");
+    differentiate(&t, "r");
+    for (int stages = 2; stages <= 3; stages++) {
+        pare_plan *plan;
+        int received, sent, views = 0;
+        assert_parts(&t, stages);
+        assert_int_equal(plan_part(&t, &plan, 0, stages), PARE_OK);
+        pare_plan_part_ends(plan, &received, &sent);
+        for (int i = 0; i < sent; i++) views += !strcmp(pare_plan_output(plan, i)->name, "a");
+        if (device) assert_int_equal(views, 1); /* a CPU's costs cut elsewhere */
+        pare_plan_free(plan);
+    }
+    close_training(&t);
+}
+
 /* What is computed of weights alone is in the stage of what reads it, though it comes first. */
 static void weights_are_computed_where_they_are_read(void **state)
 {
@@ -438,6 +497,7 @@ int main(void)
         cmocka_unit_test(parts_of_a_chain_give_the_whole),
         cmocka_unit_test(skip_connections_pass_on),
         cmocka_unit_test(a_shared_weight_joins_its_readers),
+        cmocka_unit_test(views_of_weights_cross),
         cmocka_unit_test(weights_are_computed_where_they_are_read),
         cmocka_unit_test(outputs_of_forward_parts_leave_the_last),
         cmocka_unit_test(given_stages_are_kept),

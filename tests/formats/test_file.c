@@ -103,6 +103,20 @@ static void the_beginning_is_written_over(void **state)
     assert_content(p, "one body end");
 }
 
+static void no_beginning_but_a_file_s_is_written_over(void **state)
+{
+    place *p = *state;
+    pare_output *o;
+    assert_int_equal(pare_output_open(&p->ctx, &o, "/dev/null"), PARE_OK);
+    assert_int_equal(pare_output_write(o, "... body", 8), PARE_OK);
+    assert_int_equal(pare_output_overwrite(o, "", 0), PARE_OK);
+    assert_int_equal(pare_output_overwrite(o, "one", 3), PARE_IO);
+    assert_string_equal(p->ctx.message,
+                        "/dev/null: is a pipe or a device, and its beginning is written last; "
+                        "write to a file");
+    pare_output_discard(o);
+}
+
 static void discard_keeps_the_old_file(void **state)
 {
     place *p = *state;
@@ -440,6 +454,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(content_appears_at_commit),
         TEST(the_beginning_is_written_over),
+        TEST(no_beginning_but_a_file_s_is_written_over),
         TEST(discard_keeps_the_old_file),
         TEST(a_killed_writer_leaves_nothing),
         TEST(what_a_kill_left_is_taken_away),
