@@ -10,7 +10,8 @@
 
    A stage's inputs are the outputs of the one before, in its order (pare_graph_crossing). A tensor
    that a stage only passes on is copied from where it came to. The last stage shows such a tensor
-   in the host's memory, as every runner shows an output that is an input: it is brought there. */
+   in the host's memory, as every runner shows an output that is an input: it is brought there.
+   Constants that cross are given to the next stage once, when the chain is made. */
 #include "runtime/exec/chain.h"
 #include "runtime/exec/runner.h"
 
@@ -33,6 +34,8 @@ struct pare_chain {
     sending *sending;     /* in the order of the stages */
     int sendings;
 };
+
+static pare_device *device_of(const pare_runner *r) { return r->plan->options.device; }
 
 /* --- plans --- */
 
@@ -125,8 +128,6 @@ void pare_chain_plan_free(pare_chain_plan *c)
 
 /* --- what goes from stage to stage --- */
 
-static pare_device *device_of(const pare_runner *r) { return r->plan->options.device; }
-
 static void *address_of(const pare_runner *r, const pare_place *place)
 {
     return pare_runner_device_address(r, &r->plan->root[place->root]);
@@ -139,11 +140,25 @@ static bool is_output(const pare_plan *p, int root)
     return false;
 }
 
+/* An input of a stage that is a constant of the one before. */
+static pare_status give_constant(pare_ctx *ctx, pare_runner *to, const sending *s,
+                                 const void *constant)
+{
+    if (s->is_down) {
+        memcpy(s->to, constant, s->bytes);
+        return PARE_OK;
+    }
+    const pare_backend *b = device_of(to)->backend;
+    PARE_TRY(b->upload(ctx, pare_runner_stream(to), s->to, constant, s->bytes));
+    return b->sync(ctx, pare_runner_stream(to));
+}
+
 /* Output i of the stage, which is input i of the next one. */
 static pare_status link_tensor(pare_chain *c, int stage, int i)
 {
     pare_runner *from = c->runner[stage], *to = c->runner[stage + 1];
     const pare_place *out = &from->plan->output_place[i], *in = &to->plan->input_place[i];
+    const pare_storage *root = &from->plan->root[out->root];
     sending *s = &c->sending[c->sendings];
     *s = (sending){
         .stage = stage, .from = address_of(from, out), .bytes = pare_view_bytes(&out->view)};
@@ -152,6 +167,7 @@ static pare_status link_tensor(pare_chain *c, int stage, int i)
     s->to = s->is_down ? to->own_input[i] : address_of(to, in);
     to->device->input_left[i] = !s->is_down;
     if (!s->bytes) return PARE_OK;
+    if (root->where == PARE_AT_CONSTANT) return give_constant(c->ctx, to, s, root->constant);
     if (!s->from || !s->to)
         return PARE_FAIL(
             c->ctx, UNSUPPORTED,

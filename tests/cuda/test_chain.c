@@ -150,14 +150,19 @@ static void libraries_work_on_each_gpu(void **state)
 }
 
 /* x and a go to the last stage past the others, a and x themselves are outputs, and so is what the
-   first stage alone makes; c is computed by the host. */
+   first stage alone makes; c is computed by the host; k and v are weights under other names, of
+   which a node reads one. */
 static void add_nodes(graph_case *g)
 {
     static const int64_t dims[] = {3, 5}, five[] = {5};
     static const float w[] = {1, -2, 3, -4, 5};
+    static const float u[] = {2, 4, 6, 8, 10};
     graph_open(g, 21);
     graph_input(g, "x", PARE_f32, 2, dims);
     graph_floats(g, "w", 1, five, w);
+    graph_floats(g, "u", 1, five, u);
+    graph_node(g, "Identity", "u", "k");
+    graph_node(g, "Identity", "w", "v");
     graph_node(g, "Mul", "x w", "a");
     graph_node(g, "Sigmoid", "a", "b");
     pare_node *wide = graph_node(g, "Cast", "b", "wide");
@@ -172,6 +177,8 @@ static void add_nodes(graph_case *g)
     graph_output(g, "a");
     graph_output(g, "x");
     graph_output(g, "b");
+    graph_output(g, "k");
+    graph_output(g, "v");
 }
 
 static void open_nodes(fixture *f, graph_case *g)
