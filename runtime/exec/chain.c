@@ -56,6 +56,15 @@ static pare_status tell_cut(const pare_model *model, const pare_input_shape *sha
     return st == PARE_OK ? PARE_UNSUPPORTED : PARE_INPUT;
 }
 
+/* Puts the stage and its GPU before a message of what failed on it. */
+static pare_status tell_stage(pare_ctx *ctx, const pare_model *model,
+                              const pare_plan_options *options, pare_status st)
+{
+    if (st != PARE_MEMORY && st != PARE_DEVICE) return st;
+    if (!strstr(ctx->message, model->path)) (void)pare_fail_prefix(ctx, st, "%s", model->path);
+    return pare_fail_prefix(ctx, st, "stage %d on GPU %d", options->stage, options->device->index);
+}
+
 static pare_status plan_stage(pare_ctx *ctx, pare_chain_plan *c, const pare_model *model,
                               const pare_input_shape *shapes, int shape_count,
                               const pare_plan_options *options)
@@ -65,21 +74,18 @@ static pare_status plan_stage(pare_ctx *ctx, pare_chain_plan *c, const pare_mode
     if (st == PARE_OK) c->stage[c->count++] = plan;
     if (st == PARE_INPUT && options->stages > 1)
         return tell_cut(model, shapes, shape_count, options);
-    if (st == PARE_MEMORY && options->stages > 1 && options->device)
-        return pare_fail_prefix(ctx, st, "stage %d on GPU %d", options->stage,
-                                options->device->index);
-    return st;
+    return options->stages > 1 ? tell_stage(ctx, model, options, st) : st;
 }
 
 static pare_status open_peers(pare_ctx *ctx, const pare_model *model, pare_device *const *device,
                               int count)
 {
-    for (int s = 0; s + 1 < count; s++) {
-        if (!device[s] || !device[s]->peers)
+    for (int s = 0; s < count && count > 1; s++)
+        if (!device[s] || !device[s]->peers || device[s]->backend != device[0]->backend)
             return PARE_FAIL(ctx, UNSUPPORTED, "%s: stages are on GPUs, which copy to each other",
                              model->path);
+    for (int s = 0; s + 1 < count; s++)
         PARE_TRY(device[s]->peers->open(ctx, device[s + 1], device[s]));
-    }
     return PARE_OK;
 }
 
@@ -272,20 +278,18 @@ static pare_status queue_stage(pare_chain *c, int stage)
 }
 
 /* A runner names its nodes where it fails; what is around it is named here. */
-static pare_status start_stage(pare_chain *c, int stage)
+static pare_status tell_run(const pare_chain *c, int stage, pare_status st)
 {
     const pare_plan *p = c->runner[stage]->plan;
-    const pare_status st = queue_stage(c, stage);
-    if (st == PARE_OK || strstr(c->ctx->message, p->model->path)) return st;
-    return pare_fail_prefix(c->ctx, st, "%s: stage %d on %s", p->model->path, stage,
-                            p->options.device->name);
+    return tell_stage(c->ctx, p->model, &p->options, st);
 }
 
 pare_status pare_chain_start(pare_chain *c)
 {
     pare_status st = PARE_OK;
     int started = 0;
-    while (st == PARE_OK && started < c->count) st = start_stage(c, started++);
+    for (; st == PARE_OK && started < c->count; started++)
+        st = tell_run(c, started, queue_stage(c, started));
     if (st != PARE_OK) settle(c, 0, started);
     return st;
 }
@@ -294,7 +298,7 @@ pare_status pare_chain_start(pare_chain *c)
 pare_status pare_chain_wait(pare_chain *c)
 {
     for (int s = 0; s < c->count; s++) {
-        const pare_status st = pare_runner_wait(c->runner[s]);
+        const pare_status st = tell_run(c, s, pare_runner_wait(c->runner[s]));
         if (st == PARE_OK) continue;
         settle(c, s, c->count);
         return st;
