@@ -222,14 +222,12 @@ static void say_site(pare_tool *tool, const pare_served *s, const pare_site *sit
 {
     const pare_pipeline_plan *p = site->planned;
     pare_stages_print_table(tool, p);
-    pare_print(stderr, "model '%s' on GPUs", s->name);
-    for (int i = 0; i < site->stages; i++)
-        pare_print(stderr, "%s %d", i ? "," : "", site->stage[i]->device->index);
+    char gpus[4096];
     pare_print(stderr,
-               ": batches of %d sample%s, %d at a time; stages wait for %.1f %% of the time, "
-               "equal ones would for %.1f %%\n",
-               p->samples, p->samples == 1 ? "" : "s", p->runs, 100 * p->bubble,
-               100 * p->bubble_equal);
+               "model '%s' on %s: batches of %d sample%s, %d at a time; stages wait for %.1f %% of "
+               "the time, equal ones would for %.1f %%\n",
+               s->name, pare_site_text(site, gpus, sizeof gpus), p->samples,
+               p->samples == 1 ? "" : "s", p->runs, 100 * p->bubble, 100 * p->bubble_equal);
 }
 
 /* What was planned for models in stages. */
@@ -246,6 +244,23 @@ static pare_status say_stages(pare_tool *tool, const server *s)
     }
     pare_free(all);
     return PARE_OK;
+}
+
+/* --stage-weights is of models in stages. */
+static pare_status check_stages(pare_tool *tool, const server *s)
+{
+    pare_served **all;
+    int count, pipelines = 0;
+    PARE_TRY(pare_repository_all(s->repository, tool->ctx, &all, &count));
+    for (int i = 0; i < count; i++) {
+        pipelines += all[i]->options.config.is_pipeline;
+        pare_served_release(all[i]);
+    }
+    pare_free(all);
+    if (pipelines) return PARE_OK;
+    return PARE_FAIL(tool->ctx, USAGE,
+                     "--stage-weights: no model is in stages, expected --parallel pipeline or "
+                     "'parallel' in a model's config.pbtxt");
 }
 
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
@@ -273,6 +288,7 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
         if (st != PARE_OK) return st == PARE_INPUT ? PARE_USAGE : st;
     }
     PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
+    if (o->stage_weights) PARE_TRY(check_stages(tool, out));
     PARE_TRY(say_stages(tool, out));
     return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
 }

@@ -10,7 +10,8 @@
 
    A stage's inputs are the outputs of the one before, in its order (pare_graph_crossing). A tensor
    that a stage only passes on is copied from where it came to. The last stage shows such a tensor
-   in the host's memory, as every runner shows an output that is an input: it is brought there. */
+   in the host's memory, as every runner shows an output that is an input: it is brought there.
+   Constants that cross are given to the next stage once, when the chain is made. */
 #include "runtime/exec/chain.h"
 #include "runtime/exec/runner.h"
 
@@ -34,6 +35,8 @@ struct pare_chain {
     int sendings;
 };
 
+static pare_device *device_of(const pare_runner *r) { return r->plan->options.device; }
+
 /* --- plans --- */
 
 /* The status of a stage's plan that failed with PARE_INPUT. Where the model can be planned as a
@@ -53,6 +56,15 @@ static pare_status tell_cut(const pare_model *model, const pare_input_shape *sha
     return st == PARE_OK ? PARE_UNSUPPORTED : PARE_INPUT;
 }
 
+/* Puts the stage and its GPU before a message of what failed on it. */
+static pare_status tell_stage(pare_ctx *ctx, const pare_model *model,
+                              const pare_plan_options *options, pare_status st)
+{
+    if (st != PARE_MEMORY && st != PARE_DEVICE) return st;
+    if (!strstr(ctx->message, model->path)) (void)pare_fail_prefix(ctx, st, "%s", model->path);
+    return pare_fail_prefix(ctx, st, "stage %d on GPU %d", options->stage, options->device->index);
+}
+
 static pare_status plan_stage(pare_ctx *ctx, pare_chain_plan *c, const pare_model *model,
                               const pare_input_shape *shapes, int shape_count,
                               const pare_plan_options *options)
@@ -62,21 +74,18 @@ static pare_status plan_stage(pare_ctx *ctx, pare_chain_plan *c, const pare_mode
     if (st == PARE_OK) c->stage[c->count++] = plan;
     if (st == PARE_INPUT && options->stages > 1)
         return tell_cut(model, shapes, shape_count, options);
-    if (st == PARE_MEMORY && options->stages > 1 && options->device)
-        return pare_fail_prefix(ctx, st, "stage %d on GPU %d", options->stage,
-                                options->device->index);
-    return st;
+    return options->stages > 1 ? tell_stage(ctx, model, options, st) : st;
 }
 
 static pare_status open_peers(pare_ctx *ctx, const pare_model *model, pare_device *const *device,
                               int count)
 {
-    for (int s = 0; s + 1 < count; s++) {
-        if (!device[s] || !device[s]->peers)
+    for (int s = 0; s < count && count > 1; s++)
+        if (!device[s] || !device[s]->peers || device[s]->backend != device[0]->backend)
             return PARE_FAIL(ctx, UNSUPPORTED, "%s: stages are on GPUs, which copy to each other",
                              model->path);
+    for (int s = 0; s + 1 < count; s++)
         PARE_TRY(device[s]->peers->open(ctx, device[s + 1], device[s]));
-    }
     return PARE_OK;
 }
 
@@ -125,8 +134,6 @@ void pare_chain_plan_free(pare_chain_plan *c)
 
 /* --- what goes from stage to stage --- */
 
-static pare_device *device_of(const pare_runner *r) { return r->plan->options.device; }
-
 static void *address_of(const pare_runner *r, const pare_place *place)
 {
     return pare_runner_device_address(r, &r->plan->root[place->root]);
@@ -139,11 +146,25 @@ static bool is_output(const pare_plan *p, int root)
     return false;
 }
 
+/* An input of a stage that is a constant of the one before. */
+static pare_status give_constant(pare_ctx *ctx, pare_runner *to, const sending *s,
+                                 const void *constant)
+{
+    if (s->is_down) {
+        memcpy(s->to, constant, s->bytes);
+        return PARE_OK;
+    }
+    const pare_backend *b = device_of(to)->backend;
+    PARE_TRY(b->upload(ctx, pare_runner_stream(to), s->to, constant, s->bytes));
+    return b->sync(ctx, pare_runner_stream(to));
+}
+
 /* Output i of the stage, which is input i of the next one. */
 static pare_status link_tensor(pare_chain *c, int stage, int i)
 {
     pare_runner *from = c->runner[stage], *to = c->runner[stage + 1];
     const pare_place *out = &from->plan->output_place[i], *in = &to->plan->input_place[i];
+    const pare_storage *root = &from->plan->root[out->root];
     sending *s = &c->sending[c->sendings];
     *s = (sending){
         .stage = stage, .from = address_of(from, out), .bytes = pare_view_bytes(&out->view)};
@@ -152,6 +173,7 @@ static pare_status link_tensor(pare_chain *c, int stage, int i)
     s->to = s->is_down ? to->own_input[i] : address_of(to, in);
     to->device->input_left[i] = !s->is_down;
     if (!s->bytes) return PARE_OK;
+    if (root->where == PARE_AT_CONSTANT) return give_constant(c->ctx, to, s, root->constant);
     if (!s->from || !s->to)
         return PARE_FAIL(
             c->ctx, UNSUPPORTED,
@@ -256,20 +278,18 @@ static pare_status queue_stage(pare_chain *c, int stage)
 }
 
 /* A runner names its nodes where it fails; what is around it is named here. */
-static pare_status start_stage(pare_chain *c, int stage)
+static pare_status tell_run(const pare_chain *c, int stage, pare_status st)
 {
     const pare_plan *p = c->runner[stage]->plan;
-    const pare_status st = queue_stage(c, stage);
-    if (st == PARE_OK || strstr(c->ctx->message, p->model->path)) return st;
-    return pare_fail_prefix(c->ctx, st, "%s: stage %d on %s", p->model->path, stage,
-                            p->options.device->name);
+    return tell_stage(c->ctx, p->model, &p->options, st);
 }
 
 pare_status pare_chain_start(pare_chain *c)
 {
     pare_status st = PARE_OK;
     int started = 0;
-    while (st == PARE_OK && started < c->count) st = start_stage(c, started++);
+    for (; st == PARE_OK && started < c->count; started++)
+        st = tell_run(c, started, queue_stage(c, started));
     if (st != PARE_OK) settle(c, 0, started);
     return st;
 }
@@ -278,7 +298,7 @@ pare_status pare_chain_start(pare_chain *c)
 pare_status pare_chain_wait(pare_chain *c)
 {
     for (int s = 0; s < c->count; s++) {
-        const pare_status st = pare_runner_wait(c->runner[s]);
+        const pare_status st = tell_run(c, s, pare_runner_wait(c->runner[s]));
         if (st == PARE_OK) continue;
         settle(c, s, c->count);
         return st;

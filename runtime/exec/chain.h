@@ -19,8 +19,8 @@ typedef struct pare_chain_plan {
 
 /* Plans as pare_plan_new does, with a stage on each device, of which there are `count`; one may be
    NULL, the CPU, where it is the only one. Of the options `device`, `stage` and `stages` are not
-   read. PARE_UNSUPPORTED: the model cannot be cut into so many stages, or a device copies to no
-   other. */
+   read. PARE_UNSUPPORTED: the model cannot be cut into so many stages, or the
+   devices are not GPUs that copy to each other. */
 PARE_NODISCARD pare_status pare_chain_plan_new(pare_ctx *ctx, pare_chain_plan **out,
                                                const pare_model *model,
                                                const pare_input_shape *shapes, int shape_count,
@@ -39,7 +39,8 @@ void pare_chain_free(pare_chain *chain); /* it does not run; or NULL */
 pare_runner *pare_chain_first(const pare_chain *chain);
 pare_runner *pare_chain_last(const pare_chain *chain);
 
-/* As pare_runner_run and its halves. After a failure nothing is at work any more. */
+/* As pare_runner_run and its halves. After a failure nothing is at work any more; one of a GPU or
+   of its memory names the stage and the GPU. */
 PARE_NODISCARD pare_status pare_chain_run(pare_chain *chain);
 PARE_NODISCARD pare_status pare_chain_start(pare_chain *chain);
 PARE_NODISCARD pare_status pare_chain_wait(pare_chain *chain);

@@ -107,7 +107,8 @@ asks lost 500 "model 'net': " "$url/v2/models/net/infer" -d @body.json
 asks lost_ready 503 "model 'net' is not ready: " "$url/v2/models/net/ready"
 ends
 got=$?
-[ $got = 0 ] && [ "$(grep -c '^warning: ' .test.served)" = 1 ] && pass lost_end || fail lost_end "exit $got: $(cat .test.served)"
+[ $got = 0 ] && [ "$(grep -c '^warning: ' .test.served)" = 1 ] &&
+    has "model 'net' is no more computed on GPUs 0, 1: stage 0 on GPU 0: " .test.served && pass lost_end || fail lost_end "exit $got: $(cat .test.served)"
 
 # --- what is refused ---
 serve="$limit $pare serve $mlp --port 0"
@@ -120,6 +121,7 @@ refuses with_device 2 "--gpus and --device exclude each other" $serve --parallel
 refuses no_such_gpu 1 "mlp.onnx: --gpus: GPU 7 does not exist" $serve --parallel pipeline --gpus 0,7
 refuses too_many 1 "mlp.onnx: 4 stages were asked for, but the graph has only 3 nodes" $serve --parallel pipeline --gpus 0-3
 refuses too_heavy 1 "mlp.onnx: cannot be cut into 2 stages of at most 100000 bytes" $serve --parallel pipeline --gpus 0,1 --stage-weights 100kB
+refuses no_stages 2 "--stage-weights: no model is in stages" $serve --stage-weights 100kB
 refuses two_kinds 1 "mlp.onnx: --gpus: GPU 0 is emulated device (sm_90) and GPU 1 is emulated device B" \
     env SIMT_MIXED=1 $serve --parallel pipeline --gpus 0,1
 refuses no_gpu 1 "mlp.onnx: --gpus: |no CUDA-capable device" env SIMT_DEVICES=0 $serve --parallel pipeline --gpus 0,1

@@ -150,14 +150,19 @@ static void libraries_work_on_each_gpu(void **state)
 }
 
 /* x and a go to the last stage past the others, a and x themselves are outputs, and so is what the
-   first stage alone makes; c is computed by the host. */
+   first stage alone makes; c is computed by the host; k and v are weights under other names, of
+   which a node reads one. */
 static void add_nodes(graph_case *g)
 {
     static const int64_t dims[] = {3, 5}, five[] = {5};
     static const float w[] = {1, -2, 3, -4, 5};
+    static const float u[] = {2, 4, 6, 8, 10};
     graph_open(g, 21);
     graph_input(g, "x", PARE_f32, 2, dims);
     graph_floats(g, "w", 1, five, w);
+    graph_floats(g, "u", 1, five, u);
+    graph_node(g, "Identity", "u", "k");
+    graph_node(g, "Identity", "w", "v");
     graph_node(g, "Mul", "x w", "a");
     graph_node(g, "Sigmoid", "a", "b");
     pare_node *wide = graph_node(g, "Cast", "b", "wide");
@@ -172,6 +177,8 @@ static void add_nodes(graph_case *g)
     graph_output(g, "a");
     graph_output(g, "x");
     graph_output(g, "b");
+    graph_output(g, "k");
+    graph_output(g, "v");
 }
 
 static void open_nodes(fixture *f, graph_case *g)
@@ -204,18 +211,30 @@ static void tensors_pass_stages_that_do_not_read_them(void **state)
     }
 }
 
-/* Bytes go by the host where no GPU reaches another one's memory. */
+static void count_links(void *user, pare_log_level level, const char *line)
+{
+    if (level == PARE_LOG_INFO && strstr(line, "copies go by the host")) ++*(int *)user;
+}
+
+/* Bytes go by the host where no GPU reaches another one's memory; that is said once of each pair.
+ */
 static void gpus_without_a_link_give_the_same(void **state)
 {
     fixture f = {0};
+    int said = 0;
     (void)state;
     if (!simt_emulated()) skip();
     pare_ctx_init(&f.ctx);
+    f.ctx.log = count_links;
+    f.ctx.log_user = &said;
     simt_set.peers = false;
     open_devices(&f, 3);
     open_zoo(&f, "cnn", 1);
     open_chain(&f, 3);
     run_both(&f);
+    close_chain(&f);
+    open_chain(&f, 3);
+    assert_int_equal(said, 2);
     simt_set.peers = true;
     close_all(&f);
 }
@@ -295,7 +314,7 @@ static void chains_run_side_by_side(void **state)
 static void a_failed_run_leaves_nothing_behind(void **state)
 {
     fixture f = {0};
-    int told = 0;
+    int told = 0, stage, gpu, seen[3] = {0};
     (void)state;
     if (!simt_emulated()) skip();
     pare_ctx_init(&f.ctx);
@@ -317,6 +336,9 @@ static void a_failed_run_leaves_nothing_behind(void **state)
         if (st != PARE_OK) {
             assert_int_equal(st, PARE_DEVICE);
             assert_non_null(strstr(p->ctx.message, "mlp.onnx"));
+            if (sscanf(p->ctx.message, "stage %d on GPU %d: ", &stage, &gpu) != 2 || stage != gpu)
+                fail_msg("%s", p->ctx.message);
+            seen[stage]++;
             told++;
         }
         pare_ctx_clear(&p->ctx);
@@ -324,37 +346,57 @@ static void a_failed_run_leaves_nothing_behind(void **state)
         assert_same_outputs(&f);
     }
     assert_true(told > (int)calls / 2);
+    assert_true(seen[0] && seen[1] && seen[2]);
     close_all(&f);
 }
 
-/* Each call of making a chain fails once, and all that was made is released. */
+/* Makes a chain over the devices, whose n-th call fails with this code, and releases it. */
+static pare_status make_chain(fixture *f, pare_device *const *device, uint64_t n, int code)
+{
+    pare_chain_plan *cut = NULL;
+    pare_chain *chain = NULL;
+    pare_ctx_clear(&f->ctx);
+    simt_fail_at(n, code, false);
+    pare_status st =
+        pare_chain_plan_new(&f->ctx, &cut, f->model, &f->shape, 1, &options, device, 2);
+    if (st == PARE_OK) st = pare_chain_new(&f->ctx, &chain, cut);
+    simt_fail_at(0, 0, false);
+    pare_chain_free(chain);
+    pare_chain_plan_free(cut);
+    return st;
+}
+
+/* Each call of making a chain fails once, and all that was made is released: out of memory (2) and
+   a lost GPU (719), with GPUs whose link is known and with ones that ask for it first. */
 static void a_chain_that_fails_to_be_made_is_released(void **state)
 {
     fixture f = {0};
     char before[256], after[256];
-    pare_status st = PARE_DEVICE;
+    int lost = 0;
     (void)state;
     if (!simt_emulated()) skip();
     pare_ctx_init(&f.ctx);
-    open_devices(&f, 2);
+    open_devices(&f, 3);
     open_zoo(&f, "mlp", 1);
-    open_chain(&f, 2); /* libraries are there */
+    open_chain(&f, 3); /* libraries are there */
     (void)simt_live(before, sizeof before);
-    for (uint64_t n = 1; st != PARE_OK; n++) {
-        pare_chain_plan *cut = NULL;
-        pare_chain *chain = NULL;
-        pare_ctx_clear(&f.ctx);
-        simt_fail_at(n, 2, false);
-        st = pare_chain_plan_new(&f.ctx, &cut, f.model, &f.shape, 1, &options, f.device, 2);
-        if (st == PARE_OK) st = pare_chain_new(&f.ctx, &chain, cut);
-        if (simt_calls() && st != PARE_OK) assert_true(f.ctx.message[0] != 0);
-        simt_fail_at(0, 0, false);
-        pare_chain_free(chain);
-        pare_chain_plan_free(cut);
-        (void)simt_live(after, sizeof after);
-        assert_string_equal(after, before);
-        if (n > 4000) fail_msg("it never succeeds");
+    pare_device *const back[2] = {f.device[2], f.device[1]};
+    for (int i = 0; i < 2; i++) {
+        const int code = i ? 719 : 2;
+        pare_status st = PARE_DEVICE;
+        for (uint64_t n = 1; st != PARE_OK; n++) {
+            st = make_chain(&f, i ? back : f.device, n, code);
+            if (st != PARE_OK) {
+                assert_true(st == PARE_MEMORY || st == PARE_DEVICE);
+                assert_true(f.ctx.message[0] != 0);
+                lost += st == PARE_DEVICE;
+            }
+            (void)simt_live(after, sizeof after);
+            assert_string_equal(after, before);
+            if (n > 4000) fail_msg("it never succeeds");
+        }
     }
+    assert_true(lost > 0);
     pare_ctx_clear(&f.ctx);
     close_all(&f);
 }
@@ -404,14 +446,20 @@ static void what_is_no_chain_is_refused(void **state)
 {
     fixture f = {0};
     pare_device *const cpu[2] = {0};
+    pare_backend of_others = {0};
     pare_plan_options narrow = options;
     (void)state;
     pare_ctx_init(&f.ctx);
     open_devices(&f, MOST);
+    pare_device other = *f.device[1];
+    other.backend = &of_others;
+    pare_device *const half[2] = {f.device[0], NULL}, *const mixed[2] = {f.device[0], &other};
     open_zoo(&f, "mlp", 1);
     assert_refused(&f, f.device, MOST, &options, PARE_UNSUPPORTED,
                    "mlp.onnx: 4 stages were asked for, but the graph has only 3 nodes that run");
     assert_refused(&f, cpu, 2, &options, PARE_UNSUPPORTED, "mlp.onnx: stages are on GPUs");
+    assert_refused(&f, half, 2, &options, PARE_UNSUPPORTED, "mlp.onnx: stages are on GPUs");
+    assert_refused(&f, mixed, 2, &options, PARE_UNSUPPORTED, "mlp.onnx: stages are on GPUs");
     narrow.stage_weights = 1000;
     assert_refused(&f, f.device, 2, &narrow, PARE_UNSUPPORTED, "2 stages of at most 1000 bytes");
     f.shape.shape.dim[2] = 27;

@@ -3,8 +3,10 @@
    refused, tensors in the memory of the first GPU and of the last, and every call of a run that
    fails in turn. */
 #include "testing.h"
+#include "formats/onnx.h"
 #include "runtime/exec/exec.h"
 #include "tests/cuda/region_client.h"
+#include "tools/serve/plans.h"
 
 enum { REQUESTS = 40, GPUS = 4 };
 
@@ -100,6 +102,68 @@ static void several_chains_give_the_same_bytes(void **state)
     for (int turn = 0; turn < 3; turn++) assert_together(d, alone);
 }
 
+typedef struct planner {
+    pare_ctx ctx;
+    pare_model *model;
+    pare_gpu *gpu[2];
+    pare_status status;
+} planner;
+
+/* Plans are made for a few shapes, and then the right to make them is taken often: that is all that
+   the end of plans without one does. */
+static pare_status plan_often(planner *p)
+{
+    pare_plans *plans;
+    const pare_plans_options where = {.gpu = p->gpu, .gpu_count = 2, .instances = 1};
+    PARE_TRY(pare_plans_new(&p->ctx, &plans, p->model, &where));
+    pare_status st = PARE_OK;
+    for (int rows = 1; st == PARE_OK && rows <= 4; rows++) {
+        const pare_input_shape shape = {"input", {.rank = 4, .dim = {rows, 1, 28, 28}}};
+        pare_planned *planned;
+        st = pare_plans_get(plans, &p->ctx, &planned, &shape, 1);
+        if (st == PARE_OK) pare_plans_put(plans, planned);
+    }
+    pare_plans_free(plans);
+    for (int turn = 0; st == PARE_OK && turn < 20000; turn++) {
+        st = pare_plans_new(&p->ctx, &plans, p->model, &where);
+        if (st == PARE_OK) pare_plans_free(plans);
+    }
+    return st;
+}
+
+static void *plan_thread(void *user)
+{
+    planner *p = user;
+    p->status = plan_often(p);
+    return NULL;
+}
+
+/* Chains over the same GPUs, the other way round, whose plans are made at the same time. */
+static void plans_wait_for_gpus_in_one_order(void **state)
+{
+    enum { THREADS = 4 };
+    desk *d = *state;
+    planner all[THREADS];
+    pthread_t thread[THREADS];
+    pare_model *model;
+    open_gpus(d);
+    assert_int_equal(pare_onnx_read(&d->ctx, &model, "datasets/zoo/mlp.onnx"), PARE_OK);
+    for (int i = 0; i < THREADS; i++) {
+        planner *p = &all[i];
+        *p = (planner){.model = model};
+        pare_ctx_init(&p->ctx);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(pare_gpus_get(d->gpus, &d->ctx, &p->gpu[k], i % 2 ? 1 - k : k),
+                             PARE_OK);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, plan_thread, &all[i]), 0);
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(thread[i], NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        if (all[i].status != PARE_OK) fail_msg("%s", all[i].ctx.message);
+    pare_model_free(model);
+}
+
 /* --- where models lie --- */
 
 static void config_says_where_the_stages_are(void **state)
@@ -187,17 +251,32 @@ static void what_is_no_pipeline_is_refused(void **state)
 
 /* --- tensors in GPUs' memory --- */
 
+/* Copies that a request of a full batch makes on each GPU with its regions on GPU 0, 1 or 2. A
+   region on GPU 1 is brought down and its input up to GPU 0, the output down from GPU 2 and up to
+   the region. One on GPU 0 is copied there in place of both of the input's, one on GPU 2 in place
+   of the output's. */
+static const uint64_t right_copies[3][3] = {{2, 0, 1}, {1, 2, 1}, {1, 0, 2}};
+
+static void assert_copies(int gpu, const uint64_t *before)
+{
+    for (int i = 0; i < 3; i++) {
+        const uint64_t got = simt_copies_on(i) - before[i];
+        if (got != right_copies[gpu][i])
+            fail_msg("regions on GPU %d: %d copies on GPU %d", gpu, (int)got, i);
+    }
+}
+
 /* Inputs are read from the first GPU's memory, outputs put to the last one's; in another one's they
    go by the host. */
 static void regions_are_on_the_ends(void **state)
 {
     desk *d = *state;
-    float right[3 * CLASSES], logits[3 * CLASSES], x[3 * PIXELS];
+    float right[4 * CLASSES], logits[4 * CLASSES], x[4 * PIXELS];
     void *in[GPUS], *out[GPUS];
     const pare_serve_config config = desk_config(4, 0, 2);
     open_net(d, "mlp", ON_THREE, &config);
-    desk_pixels(9, 3, x);
-    ask_take_logits(desk_ask(d, "net", 9, 3), 3, right);
+    desk_pixels(9, 4, x);
+    ask_take_logits(desk_ask(d, "net", 9, 4), 4, right);
     for (int gpu = 0; gpu < 3; gpu++) {
         CUDA_OK(cudaSetDevice(gpu));
         in[gpu] = device_copy(x, sizeof x);
@@ -205,12 +284,12 @@ static void regions_are_on_the_ends(void **state)
         CUDA_OK(cudaDeviceSynchronize());
         enlist(d, "in", handle_text(in[gpu]), gpu, sizeof x, 200, "");
         enlist(d, "out", handle_text(out[gpu]), gpu, sizeof right, 200, "");
-        ask_take_logits(send_region(d, "net", 3, 0, -1), 3, logits);
+        ask_take_logits(send_region(d, "net", 4, 0, -1), 4, logits);
         assert_memory_equal(logits, right, sizeof right);
-        const uint64_t copies = simt_calls_of("cudaMemcpyAsync");
-        await_put(send_region(d, "net", 3, 0, 0));
-        if (gpu == 1) assert_true(simt_calls_of("cudaMemcpyAsync") >= copies + 4);
-        fetch_logits(out[gpu], 0, 3, logits);
+        const uint64_t before[] = {simt_copies_on(0), simt_copies_on(1), simt_copies_on(2)};
+        await_put(send_region(d, "net", 4, 0, 0));
+        assert_copies(gpu, before);
+        fetch_logits(out[gpu], 0, 4, logits);
         assert_memory_equal(logits, right, sizeof right);
         strike(d, "in");
         strike(d, "out");
@@ -323,6 +402,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(batches_give_the_bytes_of_one_gpu, desk_setup_heard,
                                         teardown),
         cmocka_unit_test_setup_teardown(several_chains_give_the_same_bytes, desk_setup_heard,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(plans_wait_for_gpus_in_one_order, desk_setup_heard,
                                         teardown),
         cmocka_unit_test_setup_teardown(config_says_where_the_stages_are, desk_setup_heard,
                                         teardown),

@@ -373,8 +373,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *h, void *d, void *a, void *b, void *c, 
     *count = 0;
     preference *limit = find<preference>(pref, PREFERENCE);
     if (!find<handle>(h, HANDLE) || !limit || asked < 1) return PARE_BLAS_INVALID_VALUE;
-    if (capturing_any()) {
-        (void)capture_forbids();
+    if (capture_forbids()) {
         (void)no("the heuristic in a capture: ask before it");
         return PARE_BLAS_INTERNAL_ERROR;
     }

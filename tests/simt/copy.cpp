@@ -4,6 +4,7 @@
 // pageable or not: later than the real library may, never earlier than it might.
 #include "engine.h"
 #include "simt_device.h"
+#include <map>
 
 using namespace simt;
 
@@ -112,8 +113,6 @@ cudaError_t finish(cudaError_t queued)
     return queued ? fail(queued) : cudaSuccess;
 }
 
-cudaError_t forbidden(void) { return capturing_any() ? capture_forbids() : cudaSuccess; }
-
 bool is_on(const void *p, size_t n, int device)
 {
     const allocation *a = device_find(p, nullptr);
@@ -142,6 +141,12 @@ cudaError_t queue_peer_copy(char *to, int to_device, const char *from, int from_
                             }});
 }
 
+std::map<int, uint64_t> &copies(void)
+{
+    static auto *table = new std::map<int, uint64_t>;
+    return *table;
+}
+
 copy flat(void *to, const void *from, size_t n, cudaMemcpyKind kind)
 {
     return {static_cast<char *>(to), static_cast<const char *>(from), n, n, n, 1, kind};
@@ -149,12 +154,15 @@ copy flat(void *to, const void *from, size_t n, cudaMemcpyKind kind)
 
 } // namespace
 
+uint64_t simt_copies_on(int device) { return copies()[device]; }
+
 extern "C" {
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
     SIMT_CALL("cudaMemcpyAsync");
+    if (stream_known(stream)) copies()[stream_device(stream)]++;
     cudaError_t e = queue_copy(flat(to, from, n, kind), stream);
     return e ? fail(e) : e;
 }
@@ -171,7 +179,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
 cudaError_t cudaMemcpy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
 {
     SIMT_CALL("cudaMemcpy");
-    if (cudaError_t e = forbidden()) return fail(e);
+    if (cudaError_t e = capture_forbids()) return fail(e);
     return finish(queue_copy(flat(to, from, n, kind), nullptr));
 }
 
@@ -195,7 +203,7 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
                          size_t width, size_t height, enum cudaMemcpyKind kind)
 {
     SIMT_CALL("cudaMemcpy2D");
-    if (cudaError_t e = forbidden()) return fail(e);
+    if (cudaError_t e = capture_forbids()) return fail(e);
     copy c = {static_cast<char *>(to),
               static_cast<const char *>(from),
               to_pitch,
@@ -216,7 +224,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t stream)
 cudaError_t cudaMemset(void *p, int value, size_t n)
 {
     SIMT_CALL("cudaMemset");
-    if (cudaError_t e = forbidden()) return fail(e);
+    if (cudaError_t e = capture_forbids()) return fail(e);
     cudaError_t e = queue_fill(static_cast<char *>(p), n, value, n, 1, nullptr);
     return e ? fail(e) : e;
 }

@@ -78,6 +78,8 @@ void simt_fail_at(uint64_t n, int code, bool sticky);
 uint64_t simt_calls(void);
 /* Of them, those of one name: "cudaMemcpyAsync"; kernels' launches are "launch". */
 uint64_t simt_calls_of(const char *name);
+/* Of those of cudaMemcpyAsync, those into streams of a device. */
+uint64_t simt_copies_on(int device);
 
 /* Allocations, streams, events, graphs, pools and library handles that were not released; text (may
    be NULL) lists kinds and numbers. */

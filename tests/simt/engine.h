@@ -146,8 +146,7 @@ struct work {
 /* Queues work (or captures it); returns what the CUDA call returns. */
 cudaError_t enqueue(cudaStream_t stream, work w);
 bool capturing(cudaStream_t stream);
-bool capturing_any(void);
-cudaError_t capture_forbids(void); /* spoils the captures that forbid the running call */
+cudaError_t capture_forbids(void); /* spoils the captures that forbid an unsafe call here */
 void drain_all(void);
 void clock_tick(void); // a piece of work is done
 bool stream_known(cudaStream_t stream);

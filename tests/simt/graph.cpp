@@ -117,7 +117,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMo
     if (!s) return fail(cudaErrorInvalidResourceHandle);
     if (s == stream_of(nullptr)) return fail(cudaErrorStreamCaptureUnsupported);
     if (s->captured) return fail(cudaErrorIllegalState);
-    s->captured = new capture{mode, s, new graph, false};
+    s->captured = new capture{mode, std::this_thread::get_id(), s, new graph, false};
     s->tails.clear();
     return cudaSuccess;
 }

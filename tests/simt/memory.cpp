@@ -210,8 +210,7 @@ extern "C" {
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     SIMT_CALL("cudaMalloc");
-    if (capturing_any())
-        if (cudaError_t e = capture_forbids()) return fail(e);
+    if (cudaError_t e = capture_forbids()) return fail(e);
     if (!p) return fail(cudaErrorInvalidValue);
     *p = nullptr;
     if (!bytes) return cudaSuccess;
@@ -226,8 +225,7 @@ cudaError_t cudaFree(void *p)
 {
     call here("cudaFree");
     if (p) {
-        if (capturing_any())
-            if (cudaError_t e = capture_forbids()) return fail(e);
+        if (cudaError_t e = capture_forbids()) return fail(e);
         drain_all();
         char *base;
         const allocation *a = device_find(p, &base);

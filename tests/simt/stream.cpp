@@ -49,17 +49,27 @@ bool capturing(cudaStream_t handle)
     const stream *s = stream_of(handle);
     return s && s->captured;
 }
-bool capturing_any(void)
-{
-    for (const stream *s : all_streams())
-        if (s->captured) return true;
-    return false;
-}
+// A global capture forbids unsafe calls of every thread, a thread-local one those of its own.
 cudaError_t capture_forbids(void)
 {
     cudaError_t e = cudaSuccess;
+    for (stream *s : all_streams()) {
+        capture *c = s->captured;
+        if (!c || c->mode == cudaStreamCaptureModeRelaxed) continue;
+        if (c->mode == cudaStreamCaptureModeThreadLocal && c->thread != std::this_thread::get_id())
+            continue;
+        c->spoiled = true;
+        e = cudaErrorStreamCaptureUnsupported;
+    }
+    return e;
+}
+
+// A device encompasses its streams: to wait for it, by whatever thread, ends their captures.
+static cudaError_t capture_forbids_device(int device)
+{
+    cudaError_t e = cudaSuccess;
     for (stream *s : all_streams())
-        if (s->captured && s->captured->mode != cudaStreamCaptureModeRelaxed) {
+        if (s->captured && s->device == device) {
             s->captured->spoiled = true;
             e = cudaErrorStreamCaptureUnsupported;
         }
@@ -328,9 +338,11 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
 cudaError_t cudaDeviceSynchronize(void)
 {
     SIMT_CALL("cudaDeviceSynchronize");
-    if (capturing_any())
-        if (cudaError_t e = capture_forbids()) return fail(e);
-    drain_all();
+    const int device = device_current();
+    if (cudaError_t e = capture_forbids_device(device)) return fail(e);
+    drain(&standard);
+    for (stream *s : all_streams())
+        if (s->device == device) drain(s);
     return cudaSuccess;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine.h"
 #include <deque>
+#include <thread>
 
 namespace simt
 {
@@ -37,6 +38,7 @@ struct executable {
 struct stream;
 struct capture {
     cudaStreamCaptureMode mode;
+    std::thread::id thread; /* that began it */
     stream *origin;
     graph *g;
     bool spoiled;

@@ -262,40 +262,6 @@ static void graphs_replay_and_are_updated(void **state)
     (void)cudaGetLastError();
 }
 
-static void captures_forbid_what_cannot_be_replayed(void **state)
-{
-    (void)state;
-    cudaStream_t s, plain;
-    cudaGraph_t graph;
-    cudaEvent_t outside;
-    void *p;
-    float *x = device_copy(NULL, N * 4);
-    CUDA_OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
-    CUDA_OK(cudaStreamCreate(&plain));
-    CUDA_OK(cudaEventCreate(&outside));
-    CUDA_OK(cudaEventRecord(outside, plain));
-    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-    CUDA_IS(cudaErrorStreamCaptureUnsupported, cudaMalloc(&p, 4));
-    CUDA_IS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(s, &graph));
-    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-    CUDA_IS(cudaErrorStreamCaptureUnsupported, cudaStreamSynchronize(s));
-    CUDA_IS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(s, &graph));
-    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
-    CUDA_IS(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(s, outside, 0));
-    CUDA_IS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(s, &graph));
-    CUDA_OK(cudaStreamBeginCapture(plain, cudaStreamCaptureModeThreadLocal));
-    CUDA_IS(cudaErrorStreamCaptureImplicit, simt_test_fill(x, N, 1, NULL));
-    CUDA_IS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(plain, &graph));
-    CUDA_IS(cudaErrorStreamCaptureUnsupported,
-            cudaStreamBeginCapture(NULL, cudaStreamCaptureModeGlobal));
-    CUDA_IS(cudaErrorIllegalState, cudaStreamEndCapture(s, &graph));
-    (void)cudaGetLastError();
-    CUDA_OK(cudaEventDestroy(outside));
-    CUDA_OK(cudaStreamDestroy(s));
-    CUDA_OK(cudaStreamDestroy(plain));
-    CUDA_OK(cudaFree(x));
-}
-
 static void pools_have_limits_and_stream_order(void **state)
 {
     (void)state;
@@ -570,7 +536,6 @@ int main(void)
         device_test(the_default_stream_orders_blocking_ones),
         device_test(host_functions_run_in_order_and_call_nothing),
         device_test(graphs_replay_and_are_updated),
-        device_test(captures_forbid_what_cannot_be_replayed),
         device_test(pools_have_limits_and_stream_order),
         device_test(launches_have_limits),
         device_test(the_last_block_may_read_the_others),

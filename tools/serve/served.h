@@ -129,6 +129,8 @@ PARE_NODISCARD pare_status pare_site_note_stages(pare_served *served, pare_site 
    the next requests or, where the GPU fails again, gives the site up. */
 void pare_site_recover(pare_served *served, pare_site *site, const pare_input_shape *shapes,
                        int count, const char *message);
+/* Its GPUs, in the order of the stages: "GPU 1", "GPUs 2, 0, 1"; "CPU". Returns text. */
+const char *pare_site_text(const pare_site *site, char *text, size_t size);
 /* Is it given up, while others go on? */
 bool pare_site_is_left(const pare_served *served, const pare_site *site);
 

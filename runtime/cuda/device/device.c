@@ -20,6 +20,7 @@ typedef struct cuda_device {
     cudaMemPool_t pool;
     size_t limit; /* 0: none */
     pare_cuda_blas_slot blas;
+    uint64_t peers;
 } cuda_device;
 
 pare_cuda_blas_slot *pare_cuda_device_blas(pare_device *device)
@@ -31,6 +32,8 @@ cudaMemPool_t pare_cuda_device_pool(const pare_device *device)
 {
     return ((const cuda_device *)device)->pool;
 }
+
+uint64_t *pare_cuda_device_peers(pare_device *device) { return &((cuda_device *)device)->peers; }
 
 static pare_status pool_new(pare_ctx *ctx, cuda_device *d)
 {

@@ -19,6 +19,8 @@ typedef struct pare_cuda_stream_blas {
 pare_cuda_blas_slot *pare_cuda_device_blas(pare_device *device);
 pare_cuda_stream_blas *pare_cuda_stream_blas_of(pare_stream *stream);
 cudaMemPool_t pare_cuda_device_pool(const pare_device *device); /* its memory is of this pool */
+/* A bit for each of the first 64 GPUs: whether it reaches this memory was found out (peers.c). */
+uint64_t *pare_cuda_device_peers(pare_device *device);
 void pare_cuda_stream_blas_close(pare_device *device, pare_cuda_stream_blas *blas);
 
 /* What the device does for calibration and training, alone and with other processes (calib/,

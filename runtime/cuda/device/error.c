@@ -18,12 +18,13 @@ const char *pare_cuda_reason(cudaError_t error)
 static const char *cure(cudaError_t error)
 {
     switch (error) {
-    case cudaErrorNoDevice: return "; is one visible (CUDA_VISIBLE_DEVICES)? Or use --device cpu";
+    case cudaErrorNoDevice:
+        return "; is one visible (CUDA_VISIBLE_DEVICES)? Or compute on the CPU (--device cpu)";
     case cudaErrorInsufficientDriver:
-        return "; install one of version 580 or later, or use --device cpu";
+        return "; install one of version 580 or later, or compute on the CPU (--device cpu)";
     case cudaErrorInvalidDevice: return "; `pare doctor` lists the GPUs there are";
     case cudaErrorInvalidConfiguration:
-        return "; its tensors are larger than a grid of CUDA's: use --device cpu";
+        return "; its tensors are larger than a grid of CUDA's: compute on the CPU (--device cpu)";
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidPtx:
     case cudaErrorUnsupportedPtxVersion:
@@ -39,7 +40,7 @@ static const char *cure(cudaError_t error)
     case cudaErrorHardwareStackError:
     case cudaErrorIllegalInstruction:
     case cudaErrorMisalignedAddress:
-        return "; the GPU is lost to this process: try again, or use --device cpu";
+        return "; the GPU is lost to this process: try again, or compute on the CPU (--device cpu)";
     default: return "";
     }
 }

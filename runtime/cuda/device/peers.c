@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies between GPUs. Memory of a pool is reached by other GPUs where the pool was opened to them:
-   then a copy crosses the link between the two; else the driver takes it through the host. */
+   then a copy crosses the link between the two; else the driver takes it through the host. Which it
+   is, is found out, and said, once for each pair: who opens the same memory twice does so in one
+   thread at a time. */
 #include "runtime/cuda/device/device_parts.h"
 #include "runtime/cuda/device/error.h"
 
 #include <string.h>
 
-static pare_status peers_open(pare_ctx *ctx, pare_device *to, const pare_device *from)
+static pare_status open_pool(pare_ctx *ctx, const pare_device *to, const pare_device *from)
 {
     int reaches = 0;
     struct cudaMemAccessDesc access;
-    if (to->index == from->index) return PARE_OK;
     PARE_CUDA_TRY(ctx, cudaDeviceCanAccessPeer(&reaches, from->index, to->index));
     if (!reaches) {
         pare_log(ctx, PARE_LOG_INFO,
@@ -23,6 +24,16 @@ static pare_status peers_open(pare_ctx *ctx, pare_device *to, const pare_device 
     access.location.id = from->index;
     access.flags = cudaMemAccessFlagsProtReadWrite;
     PARE_CUDA_TRY(ctx, cudaMemPoolSetAccess(pare_cuda_device_pool(to), &access, 1));
+    return PARE_OK;
+}
+
+static pare_status peers_open(pare_ctx *ctx, pare_device *to, const pare_device *from)
+{
+    uint64_t *known = pare_cuda_device_peers(to);
+    const uint64_t own = from->index < 64 ? UINT64_C(1) << from->index : 0;
+    if (to->index == from->index || *known & own) return PARE_OK;
+    PARE_TRY(open_pool(ctx, to, from));
+    *known |= own;
     return PARE_OK;
 }
 

@@ -190,6 +190,16 @@ pare_status pare_site_note_stages(pare_served *s, pare_site *site, const pare_pl
 
 /* --- a GPU that fails --- */
 
+const char *pare_site_text(const pare_site *site, char *text, size_t size)
+{
+    const char *kind = !site->stages ? "CPU" : site->stages == 1 ? "GPU" : "GPUs";
+    size_t used = (size_t)snprintf(text, size, "%s", kind);
+    for (int i = 0; i < site->stages && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s %d", i ? "," : "",
+                                 site->stage[i]->device->index);
+    return text;
+}
+
 /* Of several that find it out at once one counts it. */
 static void give_up(pare_served *s, pare_site *site, const char *message)
 {
@@ -204,6 +214,7 @@ void pare_site_recover(pare_served *s, pare_site *site, const pare_input_shape *
 {
     pare_ctx ctx;
     pare_planned *planned;
+    char gpus[512];
     pare_ctx_child(&ctx, &s->ctx);
     const pare_status st = pare_plans_get(site->plans, &ctx, &planned, shapes, count);
     if (st == PARE_OK) {
@@ -212,7 +223,7 @@ void pare_site_recover(pare_served *s, pare_site *site, const pare_input_shape *
                  s->name, message);
     } else if (st == PARE_DEVICE) {
         pare_log(&ctx, PARE_LOG_WARNING, "model '%s' is no more computed on %s: %s", s->name,
-                 site->gpu->device->name, ctx.message);
+                 pare_site_text(site, gpus, sizeof gpus), ctx.message);
         give_up(s, site, ctx.message);
     }
 }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What calls are refused while streams are captured, of which threads and devices, and what then
+   becomes of the captures. */
+#include "testing.h"
+#include "kernels.h"
+
+#include <pthread.h>
+
+enum { N = 1000 };
+
+static void captures_forbid_what_cannot_be_replayed(void **state)
+{
+    (void)state;
+    cudaStream_t s, plain;
+    cudaGraph_t graph;
+    cudaEvent_t outside;
+    void *p;
+    float *x = device_copy(NULL, N * 4);
+    CUDA_OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    CUDA_OK(cudaStreamCreate(&plain));
+    CUDA_OK(cudaEventCreate(&outside));
+    CUDA_OK(cudaEventRecord(outside, plain));
+    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    CUDA_IS(cudaErrorStreamCaptureUnsupported, cudaMalloc(&p, 4));
+    CUDA_IS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(s, &graph));
+    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    CUDA_IS(cudaErrorStreamCaptureUnsupported, cudaStreamSynchronize(s));
+    CUDA_IS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(s, &graph));
+    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    CUDA_IS(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(s, outside, 0));
+    CUDA_IS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(s, &graph));
+    CUDA_OK(cudaStreamBeginCapture(plain, cudaStreamCaptureModeThreadLocal));
+    CUDA_IS(cudaErrorStreamCaptureImplicit, simt_test_fill(x, N, 1, NULL));
+    CUDA_IS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(plain, &graph));
+    CUDA_IS(cudaErrorStreamCaptureUnsupported,
+            cudaStreamBeginCapture(NULL, cudaStreamCaptureModeGlobal));
+    CUDA_IS(cudaErrorIllegalState, cudaStreamEndCapture(s, &graph));
+    (void)cudaGetLastError();
+    CUDA_OK(cudaEventDestroy(outside));
+    CUDA_OK(cudaStreamDestroy(s));
+    CUDA_OK(cudaStreamDestroy(plain));
+    CUDA_OK(cudaFree(x));
+}
+
+static int synced_device;
+
+static void *allocate(void *answer)
+{
+    void *p = NULL;
+    *(cudaError_t *)answer = cudaMalloc(&p, 4);
+    if (p) CUDA_OK(cudaFree(p));
+    return NULL;
+}
+
+static void *synchronize(void *answer)
+{
+    CUDA_OK(cudaSetDevice(synced_device));
+    *(cudaError_t *)answer = cudaDeviceSynchronize();
+    return NULL;
+}
+
+/* What a call of another thread answers during a capture, and what the capture's end does. */
+static void call_in_capture(enum cudaStreamCaptureMode mode, void *(*call)(void *),
+                            cudaError_t answer, cudaError_t end)
+{
+    cudaStream_t s;
+    cudaGraph_t graph;
+    pthread_t thread;
+    cudaError_t got = cudaErrorUnknown;
+    CUDA_OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    CUDA_OK(cudaStreamBeginCapture(s, mode));
+    assert_int_equal(pthread_create(&thread, NULL, call, &got), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(got, answer);
+    assert_int_equal(cudaStreamEndCapture(s, &graph), end);
+    if (!end) CUDA_OK(cudaGraphDestroy(graph));
+    (void)cudaGetLastError();
+    CUDA_OK(cudaStreamDestroy(s));
+}
+
+/* Unsafe calls of other threads end global captures alone; to wait for a device ends those in its
+   streams, of all modes. */
+static void captures_are_of_a_thread_and_a_device(void **state)
+{
+    const cudaError_t refused = cudaErrorStreamCaptureUnsupported,
+                      ended = cudaErrorStreamCaptureInvalidated;
+    (void)state;
+    call_in_capture(cudaStreamCaptureModeThreadLocal, allocate, cudaSuccess, cudaSuccess);
+    call_in_capture(cudaStreamCaptureModeRelaxed, allocate, cudaSuccess, cudaSuccess);
+    call_in_capture(cudaStreamCaptureModeGlobal, allocate, refused, ended);
+    synced_device = 0;
+    call_in_capture(cudaStreamCaptureModeThreadLocal, synchronize, refused, ended);
+    call_in_capture(cudaStreamCaptureModeGlobal, synchronize, refused, ended);
+    if (!simt_emulated()) return;
+    simt_set.devices = 2;
+    synced_device = 1;
+    call_in_capture(cudaStreamCaptureModeThreadLocal, synchronize, cudaSuccess, cudaSuccess);
+    call_in_capture(cudaStreamCaptureModeGlobal, synchronize, cudaSuccess, cudaSuccess);
+    simt_set.devices = 1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        device_test(captures_forbid_what_cannot_be_replayed),
+        device_test(captures_are_of_a_thread_and_a_device),
+    };
+    return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}
