@@ -197,12 +197,15 @@ static pare_status check(pare_tool *tool, const void *options)
     return o->sparsity >= 0 || o->nm ? check_weights(tool, o) : check_channels(tool, o);
 }
 
+/* The watch has a context of its own: the tool's holds the message of what was missed. */
 static pare_status note_device(pare_tool *tool)
 {
+    pare_ctx ctx;
     pare_watch *watch;
-    PARE_TRY(pare_watch_start(tool->ctx, &watch, tool->device));
-    json_t *device = pare_watch_end(watch);
-    if (!device) return PARE_MEMORY;
+    pare_ctx_child(&ctx, tool->ctx);
+    const pare_status st = pare_watch_start(&ctx, &watch, tool->device);
+    json_t *device = st == PARE_OK ? pare_watch_end(watch) : NULL;
+    if (!device) return pare_fail(tool->ctx, st == PARE_OK ? PARE_MEMORY : st, "%s", ctx.message);
     json_object_set_new(tool->facts, "device", device);
     return PARE_OK;
 }
