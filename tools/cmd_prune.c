@@ -108,8 +108,11 @@ pare_status pare_prune_parse_nm(pare_ctx *ctx, const char *text, int *n, int *m)
 /* What is only of use with --data, and scores that need it. */
 static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
 {
+    static const char *const of_samples[] = {"gpus", NULL};
     if (o->source.data) return PARE_OK;
     PARE_TRY(pare_refuse_options(tool, "without --data", pare_source_names));
+    if (!o->latency && !o->advise)
+        PARE_TRY(pare_refuse_options(tool, "without --data", of_samples));
     const pare_score_row *row = &pare_scores[pare_prune_score(o)];
     if (row->needs == PARE_SCORE_NEEDS_WEIGHTS) return PARE_OK;
     return PARE_FAIL(tool->ctx, USAGE, "prune: --score %s needs --data F.h5", row->name);

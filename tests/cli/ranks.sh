@@ -104,6 +104,7 @@ prunes nm 3 "$zoo/resnet.onnx" --nm 2:4 --samples 24
 prunes taylor "2 3" "$zoo/resnet.onnx" --macs 0.5 --samples 40 --score taylor --no-refit
 prunes taylor_weights 4 "$mlp" --sparsity 0.6 --samples 40 --score taylor
 prunes few_samples 4 "$mlp" --macs 0.6 --samples 3
+refuses prune_gpus_without_data 2 "--gpus|without --data" "$pare" prune "$mlp" --macs 0.6 --gpus 0 -o no.onnx
 works prune_without_data mpirun 2 "$pare" prune "$mlp" --macs 0.6 -o many.onnx
 for word in "--latency 0.5" "--macs 0.5 --report r.html" "--nm 2:4 --advise"; do
     refuses "prune_alone_$(echo "$word" | tr -dc a-z)" 2 "with several processes" mpirun 2 "$pare" prune "$mlp" $word --data "$data/train.h5" -o no.onnx
