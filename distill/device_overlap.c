@@ -66,8 +66,7 @@ static int cut(const pare_weights *w, bucket *buckets)
 static void find_chunks(const pare_weights *w, bucket *b)
 {
     for (int k = 0; k <= b->last_weight; k++) {
-        const int64_t count = w->item[k].tensor->count;
-        const int chunks = (int)((count + PARE_TRAIN_CHUNK - 1) / PARE_TRAIN_CHUNK);
+        const int chunks = pare_weight_chunks(&w->item[k]);
         *(k < b->first_weight ? &b->first_chunk : &b->chunks) += chunks;
     }
 }
@@ -121,6 +120,15 @@ static pare_status end_run(const pare_device_overlap *o, pare_runner *runner)
     return ran;
 }
 
+/* After a failure: sums that are under way read gradients that the caller frees. Those that wait
+   for a rank that is gone end with the first call, which gives NCCL's communicator up. */
+static void drain(const pare_device_overlap *o)
+{
+    const pare_microbatches *s = o->microbatches;
+    (void)o->device->ranks->wait(s->ctx, s->sums->there, o->stream);
+    (void)o->device->backend->sync(s->ctx, o->stream);
+}
+
 /* Once the run is in its stream it goes on while ranks agree and what follows it is put into the
    other one. */
 pare_status pare_device_overlap_run(pare_device_overlap *o, pare_runner *runner, int slice)
@@ -132,6 +140,7 @@ pare_status pare_device_overlap_run(pare_device_overlap *o, pare_runner *runner,
     const pare_status st = sum_all(o, from, term);
     if (st == PARE_OK) return end_run(o, runner);
     if (pare_runner_wait(runner) != PARE_OK) pare_ctx_clear(pare_runner_ctx(runner));
+    drain(o);
     return st;
 }
 
@@ -162,14 +171,19 @@ static pare_status fill(pare_device_overlap *o, pare_microbatches *s)
 /* Sums over microbatches part a run with batch statistics, and are sums over ranks, too. */
 static bool can_be(const pare_microbatches *s, const pare_weights *w)
 {
-    return w->on_device && s->sums->there && s->graph->learns && !s->graph->norm_count &&
+    return w->on_device && s->graph->learns && !s->graph->norm_count &&
            pare_replicas_count(s->pool) == 1;
+}
+
+int pare_device_overlap_sums(const pare_microbatches *s, const pare_weights *w)
+{
+    return can_be(s, w) ? cut(w, NULL) : 1;
 }
 
 pare_status pare_device_overlap_open(pare_microbatches *s, const pare_weights *w)
 {
-    const int buckets = can_be(s, w) ? cut(w, NULL) : 0;
-    if (buckets < 2) return PARE_OK;
+    const int buckets = pare_device_overlap_sums(s, w);
+    if (buckets < 2 || !s->sums->there) return PARE_OK;
     pare_device_overlap *o = pare_alloc(s->ctx, 1, sizeof *o);
     if (!o) return PARE_MEMORY;
     *o = (pare_device_overlap){

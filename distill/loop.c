@@ -336,21 +336,27 @@ static pare_status list_tensors(loop *l, pare_model *student)
     return PARE_OK;
 }
 
+/* Sums over ranks in which a batch would be reduced: of GPUs from GPU to GPU. */
+static int64_t reductions_of(const pare_trainer *t)
+{
+    const size_t floats = pare_weights_trained_floats(&t->weights);
+    if (t->weights.on_device) return pare_device_overlap_sums(&t->learning, &t->weights);
+    return (int64_t)((floats + PARE_GRADIENT_BUCKET - 1) / PARE_GRADIENT_BUCKET);
+}
+
 /* Each batch of a step is reduced; start is what the caller knows. */
 static pare_scaling_job scaling_of(const loop *l)
 {
     const pare_trainer *t = &l->t;
     const int64_t timed = l->timed - 1, batches = t->options.accumulate;
     if (timed < 1 || t->pipeline) return (pare_scaling_job){0};
-    const size_t bytes = pare_weights_trained_floats(&t->weights) * sizeof(float);
-    const size_t bucket = PARE_GRADIENT_BUCKET * sizeof(float);
     return (pare_scaling_job){.steps = t->steps * batches,
                               .parts = t->microbatch_count,
                               .part = l->learning / (double)(timed * batches) /
                                       (double)t->microbatch_count,
                               .each = l->updating / (double)(timed * batches),
-                              .bytes = bytes,
-                              .reductions = (int64_t)((bytes + bucket - 1) / bucket)};
+                              .bytes = pare_weights_trained_floats(&t->weights) * sizeof(float),
+                              .reductions = reductions_of(t)};
 }
 
 /* The best weights, in the student. */

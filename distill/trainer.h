@@ -135,6 +135,8 @@ void pare_overlap_take(pare_overlap *overlap, int slice, const pare_runner *runn
 PARE_NODISCARD pare_status pare_device_overlap_open(pare_microbatches *microbatches,
                                                     const pare_weights *weights);
 void pare_device_overlap_close(pare_device_overlap *overlap); /* NULL is fine */
+/* How many sums over ranks a batch has from GPU to GPU, in a job of one rank, too. */
+int pare_device_overlap_sums(const pare_microbatches *microbatches, const pare_weights *weights);
 /* In place of pare_runner_run and pare_gradients_add for the last microbatch of a batch, whose
    gradients are then those of all ranks. */
 PARE_NODISCARD pare_status pare_device_overlap_run(pare_device_overlap *overlap,

@@ -108,8 +108,11 @@ pare_status pare_prune_parse_nm(pare_ctx *ctx, const char *text, int *n, int *m)
 /* What is only of use with --data, and scores that need it. */
 static pare_status check_data(pare_tool *tool, const pare_prune_options *o)
 {
+    static const char *const of_samples[] = {"gpus", NULL};
     if (o->source.data) return PARE_OK;
     PARE_TRY(pare_refuse_options(tool, "without --data", pare_source_names));
+    if (!o->latency && !o->advise)
+        PARE_TRY(pare_refuse_options(tool, "without --data", of_samples));
     const pare_score_row *row = &pare_scores[pare_prune_score(o)];
     if (row->needs == PARE_SCORE_NEEDS_WEIGHTS) return PARE_OK;
     return PARE_FAIL(tool->ctx, USAGE, "prune: --score %s needs --data F.h5", row->name);
@@ -197,12 +200,15 @@ static pare_status check(pare_tool *tool, const void *options)
     return o->sparsity >= 0 || o->nm ? check_weights(tool, o) : check_channels(tool, o);
 }
 
+/* The watch has a context of its own: the tool's holds the message of what was missed. */
 static pare_status note_device(pare_tool *tool)
 {
+    pare_ctx ctx;
     pare_watch *watch;
-    PARE_TRY(pare_watch_start(tool->ctx, &watch, tool->device));
-    json_t *device = pare_watch_end(watch);
-    if (!device) return PARE_MEMORY;
+    pare_ctx_child(&ctx, tool->ctx);
+    const pare_status st = pare_watch_start(&ctx, &watch, tool->device);
+    json_t *device = st == PARE_OK ? pare_watch_end(watch) : NULL;
+    if (!device) return pare_fail(tool->ctx, st == PARE_OK ? PARE_MEMORY : st, "%s", ctx.message);
     json_object_set_new(tool->facts, "device", device);
     return PARE_OK;
 }

@@ -205,6 +205,7 @@ pare_status pare_run_argv(pare_ctx *ctx, char *const *words, int count)
     pare_comm *comm;
     const bool tells = count > 2 && !strcmp(words[0], PARE_ENDING);
     const int used = tells ? 2 : 0;
+    pare_memory_guard_tell(tells ? words[1] : NULL);
     pare_status st = pare_comm_open(ctx, &comm);
     if (st == PARE_OK)
         st = pare_comm_settle(comm, run_words(ctx, comm, words + used, count - used));

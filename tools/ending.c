@@ -5,13 +5,17 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 void pare_ending_leave(const char *path, pare_status status, const char *message)
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return;
-    (void)dprintf(fd, "%s\n%s\n", pare_status_text(status), message);
+    const char *const part[] = {pare_status_text(status), "\n", message, "\n"};
+    struct iovec text[4];
+    for (int i = 0; i < 4; i++) text[i] = (struct iovec){(char *)part[i], strlen(part[i])};
+    (void)!writev(fd, text, 4);
     close(fd);
 }
 

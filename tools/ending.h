@@ -10,7 +10,8 @@
 #define PARE_ENDING "--ending"
 
 /* Writes status and message of a failure, unless there is such a file: of several processes that
-   speak the first counts. A file that cannot be written is left out. */
+   speak the first counts. A file that cannot be written is left out. Allocates nothing, and may be
+   called in a signal handler. */
 void pare_ending_leave(const char *path, pare_status status, const char *message);
 
 /* Returns the status that the file tells, its message in ctx; PARE_OK where there is none, or no

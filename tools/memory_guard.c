@@ -4,6 +4,7 @@
 #include "tools/memory_guard.h"
 #include "runtime/base/room.h"
 #include "runtime/base/text.h"
+#include "tools/ending.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -23,11 +24,33 @@ static struct {
     pid_t owner;
     bool working;
     on_terminate before; /* what std::terminate called */
+    const char *ending;  /* file for the message, too; NULL: none */
     char head[1024], cure[256];
     char said[4096];      /* buffer of standard error */
     char stack[64 << 10]; /* of the signal handler: the program's own may be what does not grow */
 } guard;
 static atomic_flag ended = ATOMIC_FLAG_INIT;
+static const char program[] = "pare: ";
+
+static char *append(char *to, const char *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    return to + bytes;
+}
+
+/* The message as one text, without the program's name and the newline. */
+static void leave_ending(const char *what, size_t bytes)
+{
+    enum { WHAT = 256 };
+    static char text[sizeof guard.head + WHAT + sizeof guard.cure];
+    const char *head = guard.head + sizeof program - 1;
+    if (!guard.ending) return;
+    char *at = append(text, head, strlen(head));
+    at = append(at, what, bytes < WHAT ? bytes : WHAT);
+    at = append(at, guard.cure, strlen(guard.cure) - 1);
+    *at = 0;
+    pare_ending_leave(guard.ending, PARE_MEMORY, text);
+}
 
 _Noreturn static void end_with(const char *what, size_t bytes)
 {
@@ -36,6 +59,7 @@ _Noreturn static void end_with(const char *what, size_t bytes)
     const struct iovec text[] = {
         {guard.head, strlen(guard.head)}, {(char *)what, bytes}, {guard.cure, strlen(guard.cure)}};
     (void)!writev(STDERR_FILENO, text, sizeof text / sizeof *text);
+    leave_ending(what, bytes);
     _exit(1);
 }
 
@@ -123,9 +147,11 @@ void pare_memory_guard_set(const char *file, const char *cure)
 {
     char name[sizeof guard.head - 16];
     pare_text_escape(name, sizeof name, file ? file : "", file ? strlen(file) : 0);
-    snprintf(guard.head, sizeof guard.head, "pare: %s%s", name, file ? ": " : "");
+    snprintf(guard.head, sizeof guard.head, "%s%s%s", program, name, file ? ": " : "");
     snprintf(guard.cure, sizeof guard.cure, "; %s\n", cure);
     guard.working = true;
 }
 
 void pare_memory_guard_clear(void) { guard.working = false; }
+
+void pare_memory_guard_tell(const char *path) { guard.ending = path; }

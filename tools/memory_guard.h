@@ -14,4 +14,8 @@ void pare_memory_guard_install(void);
    Until the first call and after pare_memory_guard_clear, exit() is the program's own. */
 void pare_memory_guard_set(const char *file, const char *cure);
 void pare_memory_guard_clear(void);
+
+/* The message goes into this file, too, as pare_ending_leave (tools/ending.h) writes it; path lives
+   as long as the program. */
+void pare_memory_guard_tell(const char *path);
 #endif

@@ -68,16 +68,21 @@ static pare_status clear_alarms(pare_comm *c, bool own)
     return c->transport->clear(c->transport, raised - own);
 }
 
+/* Before this rank's message, which others than rank 0 sign. */
+static void sign(const pare_comm *c, pare_status status)
+{
+    char host[256] = "";
+    if (!c->rank || !c->ctx->message[0]) return;
+    (void)gethostname(host, sizeof host - 1);
+    (void)pare_fail_prefix(c->ctx, status, "rank %d (%s)", c->rank, host);
+}
+
 /* Takes the message of the rank that failed. */
 static pare_status adopt(pare_comm *c, int root, pare_status status)
 {
-    char message[sizeof c->ctx->message], host[256] = "";
+    char message[sizeof c->ctx->message];
+    if (c->rank == root) sign(c, status);
     memcpy(message, c->ctx->message, sizeof message);
-    if (c->rank == root && root && *message) {
-        (void)gethostname(host, sizeof host - 1);
-        (void)pare_fail_prefix(c->ctx, status, "rank %d (%s)", root, host);
-        memcpy(message, c->ctx->message, sizeof message);
-    }
     PARE_TRY(
         pare_comm_checked(c, c->transport->broadcast(c->transport, message, sizeof message, root)));
     c->failed = status;
@@ -123,7 +128,9 @@ void pare_comm_log_heard(const pare_comm *c, int64_t done, int64_t all)
 
 pare_status pare_comm_break(pare_comm *c, pare_status status)
 {
-    return c ? pare_comm_checked(c, status) : status;
+    if (!c || status == PARE_OK) return status;
+    sign(c, status);
+    return pare_comm_checked(c, status);
 }
 
 bool pare_comm_failed(const pare_comm *c) { return c && c->failed != PARE_OK && !c->broken; }

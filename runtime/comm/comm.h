@@ -62,8 +62,8 @@ bool pare_comm_is_broken(const pare_comm *comm);
 void pare_comm_forget(pare_comm *comm);
 
 /* A failure of what ranks do together beside this communicator, in this rank: the others may wait
-   for it there, and are not told. Closing ends all of them, as after a failure of MPI. Returns
-   status. */
+   for it there, and are not told. Closing ends all of them, as after a failure of MPI. The
+   message says whose it is as pare_comm_settle's does. Returns status. */
 pare_status pare_comm_break(pare_comm *comm, pare_status status);
 
 /* PARE_INPUT in all ranks where one has other bytes than rank 0: "has another WHAT than rank 0". */

@@ -104,6 +104,7 @@ prunes nm 3 "$zoo/resnet.onnx" --nm 2:4 --samples 24
 prunes taylor "2 3" "$zoo/resnet.onnx" --macs 0.5 --samples 40 --score taylor --no-refit
 prunes taylor_weights 4 "$mlp" --sparsity 0.6 --samples 40 --score taylor
 prunes few_samples 4 "$mlp" --macs 0.6 --samples 3
+refuses prune_gpus_without_data 2 "--gpus|without --data" "$pare" prune "$mlp" --macs 0.6 --gpus 0 -o no.onnx
 works prune_without_data mpirun 2 "$pare" prune "$mlp" --macs 0.6 -o many.onnx
 for word in "--latency 0.5" "--macs 0.5 --report r.html" "--nm 2:4 --advise"; do
     refuses "prune_alone_$(echo "$word" | tr -dc a-z)" 2 "with several processes" mpirun 2 "$pare" prune "$mlp" $word --data "$data/train.h5" -o no.onnx
@@ -137,6 +138,12 @@ zoo_of gradual.yaml "$models" 'variants: [{name: v, ranks: 2, steps: [prune --ma
 works zoo_prune_distill "$pare" zoo gradual.yaml -o gradual.zoo --device cpu --jobs 1
 if [ "$(grep -l '"ranks": 2' gradual.zoo/steps/*/facts.json | xargs grep -l '"distilled"' | wc -l)" = 1 ]; then pass zoo_prune_distill_ranks; else fail zoo_prune_distill_ranks "$(grep ranks gradual.zoo/steps/*/facts.json | tr '\n' ' ')"; fi
 
+# 3 processes cannot share 8 microbatches: these trainings run in one
+zoo_of three.yaml "$models" 'variants: [{name: v, ranks: 3, steps: [prune --macs 0.6 --samples 16, distill --steps 4]}, {name: w, ranks: 3, steps: [prune --macs 0.6 --range 0:600 --samples 16 --distill epochs=1]}]'
+works zoo_three "$pare" zoo three.yaml -o three.zoo --device cpu --jobs 1
+if cmp -s one.zoo/models/mlp.v.onnx three.zoo/models/mlp.v.onnx && cmp -s gradual.zoo/models/mlp.v.onnx three.zoo/models/mlp.w.onnx; then pass zoo_three_bytes; else fail zoo_three_bytes "$(ls -l three.zoo/models | tail -3)"; fi
+if [ "$(cat three.zoo/steps/*/log.txt | grep -c '3 processes cannot share the 8 microbatches.*; the step runs in one process')" = 2 ]; then pass zoo_three_says; else fail zoo_three_says "$(cat three.zoo/steps/*/log.txt | grep -c share)"; fi
+
 # a step ends as in one process: what is wrong with a model is not tried again, an interruption is
 head -c 5000 "$mlp" >cut.onnx
 sed s/Relu/Rexu/g "$mlp" >unknown.onnx
@@ -162,6 +169,7 @@ ended() {
     if grep -q ",v,$3," long.zoo/results.csv; then pass "$1"; else fail "$1" "$(sed 1d long.zoo/results.csv) $(tail -2 .test.err)"; fi
 }
 ended zoo_interrupted INT stopped
+ended zoo_illegal ILL crash
 ended zoo_killed KILL crash
 if has 'was ended by signal 9' .test.err; then pass zoo_killed_says; else fail zoo_killed_says "$(tail -2 .test.err)"; fi
 mkdir none

@@ -97,4 +97,14 @@ last qat.cuda.jsonl
 check qat_near_the_cpu near qat.cuda.jsonl.last qat.cpu.jsonl.last 1e-4
 check prune_distill "$pare" prune "$zoo/mlp.onnx" -o tuned.onnx --macs 0.5 --data train.h5 \
     --range 0:200 --distill epochs=0.1,batch=8 --device cuda
+
+# Ctrl-C in the last training: the best so far, and the words that it is that
+"$pare" prune "$zoo/mlp.onnx" -o stopped.onnx --macs 0.5 --data train.h5 --range 0:200 \
+    --distill epochs=100000,batch=8 --device cuda --json stopped.json >said 2>&1 &
+while ! grep -aq '[0-9] steps' said && kill -0 $! 2>/dev/null; do sleep 0.05; done
+kill -INT $! 2>/dev/null
+wait $! 2>/dev/null
+check interrupted_exit test $? = 3
+check interrupted_says grep -aq 'stopped.onnx: interrupted: it holds the best of' said
+check interrupted_facts grep -q '"device"' stopped.json
 exit $status

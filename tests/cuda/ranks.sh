@@ -59,6 +59,7 @@ together() {
 # --- the same bytes ---
 nccl="nccl 2.27.3" by_nccl="gradients go from GPU to GPU: nccl 2.27.3" by_mpi="gradients go through the hosts, by MPI: "
 one mlp $mlp
+if has '"reductions": 2' facts.json; then pass mlp_sums; else fail mlp_sums "$(grep reductions facts.json)"; fi
 together nccl_2 2 "$nccl" "$by_nccl" $mlp
 together nccl_4 4 "$nccl" "$by_nccl" $mlp
 SIMT_NCCL=absent together absent 2 mpi "${by_mpi}libnccl.so.2 was not found" $mlp
@@ -134,7 +135,7 @@ ends() {
 ends send_fails "ncclSend failed in rank 1: unhandled cuda error" 1 ncclSend/5
 ends receive_fails "ncclRecv failed in rank 0: unhandled cuda error" 0 ncclRecv/7
 ends group_fails "ncclGroupEnd failed in rank 1: unhandled cuda error" 1 ncclGroupEnd/5
-ends wait_fails "cudaStreamWaitEvent: unspecified launch failure" 1 cudaStreamWaitEvent/3
+ends wait_fails "rank 1 ($(hostname)): cudaStreamWaitEvent: unspecified launch failure" 1 cudaStreamWaitEvent/3
 ends event_fails "rank 1 (" 1 cudaEventCreate/2
 launches=$(grep -c ' launch$' calls)
 ends kernel_fails "unspecified launch failure" 1 launch/$((launches / 2))

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a command ended, by way of a file. */
 #include "tools/ending.h"
+#include "tools/memory_guard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -93,6 +96,28 @@ static void what_is_no_ending_is_none(void **state)
     }
 }
 
+/* A library that calls abort where it gets no memory. */
+static void memory_that_a_library_lacks_is_told(void **state)
+{
+    (void)state;
+    (void)unlink(path);
+    const pid_t child = fork();
+    if (!child) {
+        (void)!freopen("/dev/null", "w", stderr);
+        pare_memory_guard_install();
+        pare_memory_guard_tell(path);
+        pare_memory_guard_set("net.onnx", "free some");
+        setrlimit(RLIMIT_AS, &(struct rlimit){1, 1});
+        abort();
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    assert_int_equal(pare_ending_find(&ctx, path), PARE_MEMORY);
+    assert_string_equal(ctx.message, "net.onnx: out of memory inside a library; free some");
+    pare_ctx_clear(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +125,7 @@ int main(void)
         cmocka_unit_test(the_first_counts),
         cmocka_unit_test(no_room_is_no_failure),
         cmocka_unit_test(what_is_no_ending_is_none),
+        cmocka_unit_test(memory_that_a_library_lacks_is_told),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

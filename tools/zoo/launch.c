@@ -73,7 +73,8 @@ static int wait_for(const pare_ctx *ctx, pid_t pid)
  */
 static void die_as(int code)
 {
-    static const int signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV};
+    static const int signals[] = {SIGABRT, SIGBUS, SIGFPE,  SIGILL, SIGKILL,
+                                  SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU};
     fflush(NULL);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (code == 128 + signals[i]) kill(getpid(), signals[i]);

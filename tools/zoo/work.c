@@ -5,6 +5,7 @@
 #include "formats/file.h"
 #include "formats/json.h"
 #include "runtime/base/version.h"
+#include "tools/text.h"
 #include "tools/zoo/journal.h"
 #include "tools/zoo/launch.h"
 
@@ -74,11 +75,22 @@ static pare_status clear(pare_ctx *ctx, const pare_zoo_node *node)
     return PARE_OK;
 }
 
+/* Into the step's log, whose warnings the zoo tells; a command leaves a silent context behind. */
+static void warn(const pare_ctx *ctx, const char *then)
+{
+    pare_print(stderr, "warning: %s; %s\n", ctx->message, then);
+}
+
+/* The zoo's file was read with the command's own checks: what is bad usage only now is a number of
+   ranks that this model's batch cannot be shared among. Results are those of one process. */
 static pare_status run_once(pare_ctx *ctx, const pare_zoo_work *w)
 {
     const pare_zoo_node *n = w->node;
-    return n->ranks > 1 ? pare_zoo_launch(ctx, n)
-                        : w->run(ctx, (char *const *)n->words, n->word_count);
+    const pare_status st = n->ranks > 1 ? pare_zoo_launch(ctx, n) : PARE_USAGE;
+    if (st != PARE_USAGE) return st;
+    if (n->ranks > 1) warn(ctx, "the step runs in one process");
+    pare_ctx_clear(ctx);
+    return w->run(ctx, (char *const *)n->words, n->word_count);
 }
 
 /* A checkpoint that cannot be gone on from, cut or of another machine, is no fault of the model:
@@ -89,7 +101,7 @@ static pare_status run(pare_ctx *ctx, const pare_zoo_work *w)
     const pare_status st = run_once(ctx, w);
     if (st != PARE_INPUT || !strstr(ctx->message, n->folder) || !strstr(ctx->message, ".pare:"))
         return st;
-    pare_log(ctx, PARE_LOG_WARNING, "%s; the step begins again", ctx->message);
+    warn(ctx, "the step begins again");
     pare_zoo_drop_checkpoints(n);
     pare_ctx_clear(ctx);
     return run_once(ctx, w);
