@@ -38,7 +38,7 @@ typedef struct pare_reply {
 } pare_reply;
 
 typedef struct pare_exchange_form pare_exchange_form; /* protocol.h */
-typedef struct pare_memo pare_memo; /* memo.h */
+typedef struct pare_memo pare_memo;                   /* memo.h */
 typedef struct pare_exchange pare_exchange;
 struct pare_exchange {
     pare_ctx ctx;

@@ -54,9 +54,9 @@ static void rows_share(pare_blas_node *n, size_t cache)
 bool pare_blas_node_integers(const pare_prep *prep, const pare_cuda_gemm_args *p, pare_blas_node *n)
 {
     const pare_dtype y = prep->out[0].dtype;
-    if ((y != PARE_f32 && !pare_type_is_int8(y)) || p->batches != 1 || p->picture || p->depth < LEAST_DEPTH || p->depth % CHUNK ||
-        p->columns % CHUNK || p->x_row % CHUNK || p->x_step != 1 ||
-        (double)p->rows * p->columns * p->depth < LEAST_MACS ||
+    if ((y != PARE_f32 && !pare_type_is_int8(y)) || p->batches != 1 || p->picture ||
+        p->depth < LEAST_DEPTH || p->depth % CHUNK || p->columns % CHUNK || p->x_row % CHUNK ||
+        p->x_step != 1 || (double)p->rows * p->columns * p->depth < LEAST_MACS ||
         !pare_blas_epilogue_fits(y, p->columns, p->y_row))
         return false;
     if (!pare_cuda_blas_find(prep->ctx, prep->device)) return false;
