@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -348,46 +347,6 @@ static void a_large_body(void **state)
     assert_int_equal(d->handled, 2);
 }
 
-static int awaited(const http_desk *d)
-{
-    int bytes = 0;
-    socklen_t size = sizeof bytes;
-    assert_int_equal(getsockopt(d->c->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, &size), 0);
-    return bytes;
-}
-
-/* The socket wakes for half a megabyte of a body or what is left of it, and for anything again once
-   the client is slow, and behind the body. */
-static void a_body_is_awaited(void **state)
-{
-    enum { ALL = 1 << 20 };
-    http_desk desk, *d = &desk;
-    char *piece = calloc(1, ALL);
-    (void)state;
-    assert_true(http_desk_open(d, ALL, 2 * ALL) && piece);
-    for (int slow = 0; slow < 2; slow++) {
-        http_desk_say(d, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n");
-        assert_int_equal(awaited(d), 1);
-        http_desk_send(d, piece, 1000);
-        assert_int_equal(awaited(d), 512 << 10);
-        if (slow) {
-            assert_int_equal(send(d->client, piece, 500, 0), 500); /* that no one tells of */
-            http_desk_pass(d, 2);
-            assert_int_equal(awaited(d), 1);
-            assert_int_equal(d->c->left, ALL - 1500);
-        }
-        http_desk_send(d, piece, ALL - 101000 - 500 * slow);
-        assert_int_equal(awaited(d), slow ? 1 : 100000);
-        http_desk_send(d, piece, 90000);
-        assert_int_equal(awaited(d), 1); /* too little is left */
-        http_desk_send(d, piece, 10000);
-        assert_int_equal(awaited(d), 1);
-        assert_non_null(strstr(http_desk_hear(d), "POST / 1048576:0"));
-    }
-    http_desk_close(d);
-    free(piece);
-}
-
 /* What came of a body goes when it is refused, not at its end. */
 static void a_refused_body_goes(void **state)
 {
@@ -545,7 +504,7 @@ int main(void)
         CASE(what_is_no_http),
         CASE(a_large_head),
         CASE(a_large_body),
-        CASE(a_body_is_awaited),
+
         CASE(far_too_large),
         CASE(too_much_on_its_way),
         CASE(many_chunk_lines),

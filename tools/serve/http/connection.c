@@ -9,20 +9,18 @@
 #include <unistd.h>
 
 enum {
-    BUFFER = 16 << 10,     /* bytes that are read at once, beside a body's */
-    MOST_HEAD = 32 << 10,  /* of a request's lines */
-    SINK = 16 << 10,       /* that are dropped at once */
-    MOST_STEPS = 48,       /* of one turn */
-    IDLE_SECONDS = 60,     /* without a request; for its lines in all, and a piece of its body */
-    UNREAD_SECONDS = 600,  /* for a piece of a reply to be read */
-    LEAST_RATE = 32 << 10, /* bytes a second: a piece is what has to move in such a time, or all */
-    SPARED_SECONDS = 1,    /* more where a request has come, and was not read yet */
-    LINGER_SECONDS = 2,    /* for the client's end behind the last reply */
-    LEFT_SECONDS = 30,     /* the same where it still sends */
-    STALLED_SECONDS = 5,   /* draining: without anything of a request that has begun */
-    LEAST_AWAITED = 64 << 10, /* of a body: for fewer bytes it is not awaited that all have come */
-    MOST_AWAITED = 512 << 10, /* that are awaited at once: meanwhile more come */
-    DROPPED_MORE = 64 << 20   /* bytes that are read of a refused body beside two bodies */
+    BUFFER = 16 << 10,      /* bytes that are read at once, beside a body's */
+    MOST_HEAD = 32 << 10,   /* of a request's lines */
+    SINK = 16 << 10,        /* that are dropped at once */
+    MOST_STEPS = 48,        /* of one turn */
+    IDLE_SECONDS = 60,      /* without a request; for its lines in all, and a piece of its body */
+    UNREAD_SECONDS = 600,   /* for a piece of a reply to be read */
+    LEAST_RATE = 32 << 10,  /* bytes a second: a piece is what has to move in such a time, or all */
+    SPARED_SECONDS = 1,     /* more where a request has come, and was not read yet */
+    LINGER_SECONDS = 2,     /* for the client's end behind the last reply */
+    LEFT_SECONDS = 30,      /* the same where it still sends */
+    STALLED_SECONDS = 5,    /* draining: without anything of a request that has begun */
+    DROPPED_MORE = 64 << 20 /* bytes that are read of a refused body beside two bodies */
 };
 static const double quiet = 0.3; /* seconds: draining, without a next request */
 
@@ -37,7 +35,6 @@ pare_connection *pare_connection_new(pare_http_common *common, int fd, double no
     c->since = c->begun = now;
     c->step = common->tls ? PARE_STEP_SHAKING : PARE_STEP_HEAD;
     c->is_readable = true;
-    c->least = 1;
     atomic_init(&c->turn, PARE_TURN_OUT); /* until it is given to its loop */
     if (!common->tls || (c->tls = pare_tls_new(common->tls, fd))) return c;
     free(c);
@@ -225,21 +222,6 @@ static bool ends_dropping(pare_connection *c)
     return true;
 }
 
-/* The socket is readable from so many bytes on. Where the system refuses, it is from one on. */
-static void set_least(pare_connection *c, int bytes)
-{
-    if (bytes == c->least) return;
-    if (!setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes)) c->least = bytes;
-}
-
-/* A large body comes in many pieces, and to be woken for each takes longer than to copy it. TLS has
-   taken bytes from the socket that are still of the body. */
-static int least_of(const pare_connection *c)
-{
-    if (c->tls || c->trickles || c->left < LEAST_AWAITED) return 1;
-    return c->left < MOST_AWAITED ? (int)c->left : MOST_AWAITED;
-}
-
 /* What came with the lines is copied; the rest is read to its place. */
 static bool read_body(pare_connection *c)
 {
@@ -252,7 +234,6 @@ static bool read_body(pare_connection *c)
         if (c->left) c->used = c->have = c->head.at; /* all was taken */
     }
     if (!c->left) {
-        set_least(c, 1);
         finish(c);
         return true;
     }
@@ -265,7 +246,6 @@ static bool read_body(pare_connection *c)
     if (g == GOT_END) shut(c);
     if (g != GOT_SOME) return false;
     pare_request_take(c, to ? to : sink, n);
-    if (!c->is_readable) set_least(c, least_of(c));
     return !ends_dropping(c);
 }
 
@@ -433,11 +413,6 @@ void pare_connection_tick(pare_connection *c, double now)
     if (is_still && c->spare) pare_request_forget(c); /* it may be so for long */
     if (is_over(c, now)) {
         shut(c);
-    } else if (c->least > 1 && is_still) {
-        c->trickles = true; /* whatever has come is taken from now on */
-        set_least(c, 1);
-        c->is_readable = true; /* Linux tells of it from 4.18 on */
-        pare_connection_run(c, now);
     } else if (c->step == PARE_STEP_HEAD && !c->have && c->buffer && is_still) {
         pare_request_forget(c);
         free(c->buffer);

@@ -113,8 +113,6 @@ struct pare_connection {
     size_t piece;        /* bytes of a body that came, or of a reply that went */
     bool is_readable;    /* something may be there to read */
     bool has_ended;      /* the client's end may be there to read */
-    int least;           /* bytes from which on the socket is readable */
-    bool trickles;       /* the body comes slowly: `least` is 1 */
     /* --- what was read --- */
     char *buffer;      /* (room) */
     size_t room, have; /* bytes of it that are filled */

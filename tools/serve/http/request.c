@@ -136,7 +136,7 @@ static void init(pare_connection *c)
     c->x.most_held = (size_t)common->options.pending;
     c->x.memo = &c->memo;
     c->has_request = true;
-    c->is_last = c->is_refused = c->has_version_1_0 = c->is_head = c->trickles = false;
+    c->is_last = c->is_refused = c->has_version_1_0 = c->is_head = false;
     c->length = c->left = c->came = 0;
     c->target = (pare_span){0};
     memset(c->field, 0, sizeof c->field);
