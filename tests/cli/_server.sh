@@ -1,6 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # A server for the tests that ask one; sourced after _lib.sh.
 
+# emulated: the program with the emulated GPU; where it or a tool is not there, the test ends with its reason
+emulated() {
+    pare=$top/build/tests/simt/pare_emulated
+    if [ ! -x "$pare" ]; then
+        skip all "$pare is not built"
+        exit 0
+    fi
+    for tool in curl python3; do
+        command -v $tool >/dev/null 2>&1 && continue
+        skip all "$tool is not installed"
+        exit 0
+    done
+}
 # starts WORD...: a server with these words; sets server and url, which is empty where it does not listen
 starts() {
     : >.test.url

@@ -3,18 +3,9 @@
 # pare serve on the emulated GPU as a user has it: where models are computed, the numbers of pare run, a GPU that is lost.
 name=serve_cuda
 . "$(dirname "$0")/_lib.sh"
-pare=$top/build/tests/simt/pare_emulated
-mlp=$zoo/mlp.onnx
-if [ ! -x "$pare" ]; then
-    skip all "$pare is not built"
-    exit 0
-fi
-for tool in curl python3; do
-    command -v $tool >/dev/null 2>&1 && continue
-    skip all "$tool is not installed"
-    exit 0
-done
 . "$top/tests/cli/_server.sh"
+emulated
+mlp=$zoo/mlp.onnx
 trap 'kill $server 2>/dev/null' EXIT
 starts "$mlp" --max-batch 4
 if [ -z "$url" ] && has 'no HTTP library' .test.served; then

@@ -4,18 +4,9 @@
 # one, GPUs without a link, a GPU that is lost, and what is refused.
 name=serve_stages
 . "$(dirname "$0")/_lib.sh"
-pare=$top/build/tests/simt/pare_emulated
-mlp=$zoo/mlp.onnx
-if [ ! -x "$pare" ]; then
-    skip all "$pare is not built"
-    exit 0
-fi
-for tool in curl python3; do
-    command -v $tool >/dev/null 2>&1 && continue
-    skip all "$tool is not installed"
-    exit 0
-done
 . "$top/tests/cli/_server.sh"
+emulated
+mlp=$zoo/mlp.onnx
 trap 'kill $server 2>/dev/null' EXIT
 limit="timeout 120" # of a server that is to be refused
 export SIMT_DEVICES=4
