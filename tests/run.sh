@@ -221,5 +221,7 @@ wait
 passed=$(grep -c '^PASS ' "$results")
 failed=$(grep -c '^FAIL ' "$results")
 skipped=$(grep -c '^SKIP ' "$results")
+# once more, where the end of a long output is read first
+[ "$failed" = 0 ] || { echo "Failed:" && grep '^FAIL ' "$results" | sed 's/^FAIL /  /'; }
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
