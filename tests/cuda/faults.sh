@@ -1,27 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Faults of the GPU: quantize (with calibration) and run of the MLP over 4 samples on the emulated
+# Faults of the GPU: quantize (with calibration) and run of a small MLP over 4 samples on the emulated
 # device, again and again, and each time another CUDA call fails: every call once with a failed launch,
 # every call that asks for memory or makes something once out of memory, every fourth one and all that
 # follow with a lost device. A command must then end with exit status 1, one message and no file, or
 # have worked around it (a smaller batch, another kernel) and write what it writes without the fault; a
 # third of the faults at least cannot be worked around. Nothing may leak.
 #
-#   sh tests/cuda/faults.sh PARE      pare_emulated_asan
+#   sh tests/cuda/faults.sh PARE NET_TOOL     pare_emulated_asan
 set -u
-pare=${1:?PARE}
-zoo=$(cd "$(dirname "$0")/../../datasets/zoo" && pwd)
+pare=${1:?PARE} net_tool=${2:?NET_TOOL}
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
-"$pare" data fashion-mnist -o "$top" --quiet >"$top/out" 2>&1 ||
-    { echo "SKIP faults: $(tail -1 "$top/out")"; exit 77; }
+"$net_tool" mlp "$top/mlp.onnx" 32 48 40 10 && "$net_tool" input 1 "$top/x.npy" 8 32 &&
+    "$pare" data import -o "$top/x.h5" --npy "$top/x.npy" --quiet >"$top/log" ||
+    { echo "FAIL faults: no model or data"; exit 1; }
 export ASAN_OPTIONS=exitcode=99:detect_leaks=1 SIMT_LEAKS=1
 
 command_of() { # NAME OUTPUT
     case $1 in
-    run) set -- run "$zoo/mlp.onnx" --data "$top/test.h5" --samples 4 --batch 1 -o "$2" ;;
-    run_batch) set -- run "$zoo/mlp.onnx" --data "$top/test.h5" --samples 4 --batch 4 -o "$2" ;;
-    quantize) set -- quantize "$zoo/mlp.onnx" --data "$top/train.h5" --samples 4 --bias-correction fast -o "$2" ;;
+    run) set -- run "$top/mlp.onnx" --data "$top/x.h5" --samples 4 --batch 1 -o "$2" ;;
+    run_batch) set -- run "$top/mlp.onnx" --data "$top/x.h5" --samples 4 --batch 4 -o "$2" ;;
+    quantize) set -- quantize "$top/mlp.onnx" --data "$top/x.h5" --samples 4 --mixed-precision 20 \
+        --bias-correction fast -o "$2" ;;
     esac
     "$pare" "$@" --device cuda --quiet
 }

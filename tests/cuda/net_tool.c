@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What commands.sh needs beside the program:
-     net_tool cut MODEL TENSOR OUT.onnx [BEHIND COUNT]  the model up to a tensor; of tensor BEHIND
-   only the first COUNT entries of axis 1 continue net_tool input SEED OUT.npy DIM... repeatable
-   values in [-1, 1) net_tool near A.npy B.npy BOUND                    differ by at most BOUND of
-   the greatest value? net_tool codes MODEL X.npy                         8-bit tensors on the
-   device and on the CPU: at most 1 apart, in at most 1 of 1000 */
+/* net_tool NAME WORD...: what tests of commands on the emulated device need beside the program; the
+   function of that name says its words. */
 #include "formats/npy.h"
 #include "formats/onnx.h"
 #include "runtime/exec/exec.h"
@@ -14,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* MODEL TENSOR OUT.onnx [BEHIND COUNT]: the model up to a tensor; of tensor BEHIND only the first
+   COUNT entries of axis 1 continue. */
 static pare_status cut(pare_ctx *ctx, char **word, int count)
 {
     pare_model *m;
@@ -50,25 +48,84 @@ static pare_status cut(pare_ctx *ctx, char **word, int count)
     return PARE_OK;
 }
 
-static pare_status input(pare_ctx *ctx, char **word, int count)
+/* Repeatable values in [-1, 1), to be freed; NULL without memory. */
+static float *random_values(pare_ctx *ctx, uint32_t seed, const pare_shape *shape)
 {
-    pare_shape shape = {.rank = count - 2};
-    uint32_t x = (uint32_t)atoi(word[0]) * 2654435761u + 1;
-    for (int i = 0; i < shape.rank; i++) shape.dim[i] = atoi(word[2 + i]);
-    int64_t n = pare_shape_count(&shape);
+    const int64_t n = pare_shape_count(shape);
+    uint32_t x = seed * 2654435761u + 1;
     float *values = pare_alloc(ctx, (size_t)n, sizeof *values);
-    if (!values) return PARE_MEMORY;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; values && i < n; i++) {
         x ^= x << 13; /* xorshift32, Marsaglia 2003 */
         x ^= x >> 17;
         x ^= x << 5;
         values[i] = (float)(x >> 8) * 0x1p-23f - 1;
     }
+    return values;
+}
+
+/* SEED OUT.npy DIM...: repeatable values. */
+static pare_status input(pare_ctx *ctx, char **word, int count)
+{
+    pare_shape shape = {.rank = count - 2};
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = atoi(word[2 + i]);
+    float *values = random_values(ctx, (uint32_t)atoi(word[0]), &shape);
+    if (!values) return PARE_MEMORY;
     pare_status st = pare_npy_save(ctx, word[1], PARE_f32, &shape, values);
     pare_free(values);
     return st;
 }
 
+/* *x becomes Gemm of it and weights (width, wide). */
+static pare_status gemm(pare_graph *g, pare_value **x, int layer, int64_t width, int64_t wide)
+{
+    const pare_shape shape = {.rank = 2, .dim = {width, wide}};
+    pare_value *in[2] = {*x};
+    pare_node *node;
+    char name[2][16];
+    for (int i = 0; i < 2; i++) snprintf(name[i], sizeof name[i], "%c%d", "wy"[i], layer);
+    float *values = random_values(g->model->ctx, (uint32_t)layer, &shape);
+    if (!values) return PARE_MEMORY;
+    pare_status st = pare_init_new(g, &in[1], name[0], PARE_f32, 2, shape.dim, values);
+    pare_free(values);
+    PARE_TRY(st);
+    PARE_TRY(pare_value_new(g, x, name[1]));
+    return pare_node_new(g, &node, g->node_count, "Gemm", "", name[1], in, 2, x, 1);
+}
+
+/* OUT.onnx WIDTH WIDTH...: Gemms of such widths, a Relu between two. */
+static pare_status mlp(pare_ctx *ctx, char **word, int count)
+{
+    pare_model *m;
+    pare_node *node;
+    PARE_TRY(pare_model_new(ctx, &m, word[0]));
+    PARE_TRY(pare_model_set_opset(m, "", 17));
+    m->ir_version = 8;
+    pare_graph *g = m->graph;
+    g->name = "mlp";
+    pare_value *x, *y;
+    const pare_shape from = {.rank = 2, .dim = {-1, atoi(word[1])}};
+    PARE_TRY(pare_value_new(g, &x, "input"));
+    pare_value_set_type(x, PARE_f32, &from);
+    x->is_input = true;
+    PARE_TRY(pare_values_add(g, &g->in, x));
+    for (int i = 2; i < count; i++) {
+        PARE_TRY(gemm(g, &x, i - 1, atoi(word[i - 1]), atoi(word[i])));
+        if (i == count - 1) break;
+        PARE_TRY(pare_value_new(g, &y, word[i]));
+        PARE_TRY(pare_node_new(g, &node, g->node_count, "Relu", "", word[i], &x, 1, &y, 1));
+        x = y;
+    }
+    const pare_shape to = {.rank = 2, .dim = {-1, atoi(word[count - 1])}};
+    pare_value_set_type(x, PARE_f32, &to);
+    x->is_output = true;
+    PARE_TRY(pare_values_add(g, &g->out, x));
+    pare_onnx_write_options options = {0};
+    PARE_TRY(pare_onnx_write(ctx, m, word[0], &options));
+    pare_model_free(m);
+    return PARE_OK;
+}
+
+/* A.npy B.npy BOUND: do they differ by at most BOUND of the greatest value? */
 static pare_status near(pare_ctx *ctx, char **word, int count)
 {
     (void)count;
@@ -167,6 +224,8 @@ static pare_status compare(pare_ctx *ctx, const shown *a, const shown *b)
     return apart * 1000 <= all ? PARE_OK : PARE_FAIL(ctx, INPUT, "more than 1 of 1000");
 }
 
+/* MODEL X.npy: are its 8-bit tensors on the device and on the CPU at most 1 apart, in at most 1 of
+   1000 entries? */
 static pare_status codes(pare_ctx *ctx, char **word, int count)
 {
     (void)count;
@@ -193,7 +252,11 @@ int main(int argc, char **argv)
         const char *name;
         int least;
         pare_status (*run)(pare_ctx *ctx, char **word, int count);
-    } tools[] = {{"cut", 3, cut}, {"input", 3, input}, {"near", 3, near}, {"codes", 2, codes}};
+    } tools[] = {{"cut", 3, cut},
+                 {"mlp", 3, mlp},
+                 {"input", 3, input},
+                 {"near", 3, near},
+                 {"codes", 2, codes}};
     pare_ctx ctx;
     pare_ctx_init(&ctx);
     for (size_t i = 0; i < sizeof tools / sizeof *tools; i++)
@@ -202,6 +265,6 @@ int main(int argc, char **argv)
             if (st != PARE_OK) fprintf(stderr, "%s\n", ctx.message);
             return st == PARE_OK ? 0 : 1;
         }
-    fputs("usage: net_tool cut|input|near|codes ...\n", stderr);
+    fputs("usage: net_tool cut|mlp|input|near|codes ...\n", stderr);
     return 2;
 }

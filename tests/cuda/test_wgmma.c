@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products by the instructions of compute capability 9.0, against the CPU's plain kernels: bytes of
    integers are equal, but for one step behind a GELU. Large enough that they fit; tails of rows,
-   columns and depth; windows over borders, in steps and with gaps. Each case says how many of the
-   tiles must have taken it. Skipped on other devices. */
+   columns and depth; windows over borders, in steps and with gaps. Sizes are those of a device with
+   132 multiprocessors, and shrink with it. Each case says how many of the tiles must have taken it.
+   Skipped on other devices. */
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/wgmma.h"
 #include "tests/cpu/kernel_case.h"
@@ -52,6 +53,14 @@ static void inputs_set(kernel_case *k, int i, int rank, const int64_t *x, const 
     assert_int_equal(pare_node_set_string(k->node, "activation", acts[i / 3 % 2]), PARE_OK);
 }
 
+/* What n of an H200's 132 multiprocessors are of this device's. */
+static int64_t scaled(int64_t n)
+{
+    int here = 0;
+    CUDA_OK(cudaDeviceGetAttribute(&here, cudaDevAttrMultiProcessorCount, 0));
+    return (n * here + 131) / 132;
+}
+
 /* The tile of 256 x 128, of more columns and depth than 64, takes no residual. */
 static int tiles_of(int i, int tiles, int64_t columns, int64_t depth)
 {
@@ -84,9 +93,8 @@ static void matrices_agree(void **state)
         kernel_case k;
         const int c = i / 4;
         if (case_is_quick() && i % 7) continue;
-        const int64_t x[2] = {cases[c].rows, cases[c].depth},
-                      w[2] = {cases[c].depth, cases[c].columns},
-                      y[2] = {cases[c].rows, cases[c].columns};
+        const int64_t rows = scaled(cases[c].rows), x[2] = {rows, cases[c].depth},
+                      w[2] = {cases[c].depth, cases[c].columns}, y[2] = {rows, cases[c].columns};
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
         inputs_set(&k, i, 2, x, w, y, w[1], x[1], i % 3 == 0, z_type(i));
         check(&k, tiles_of(i, cases[c].tiles, w[1], x[1]));
@@ -98,20 +106,23 @@ typedef struct convolution {
     int tiles; /* that take it */
 } convolution;
 
-/* An empty case of the convolution, and the shapes of X, W and Y. */
+/* An empty case of the convolution with fewer images, or rows of a few ones, and the shapes of X, W
+   and Y. */
 static void convolution_open(kernel_case *k, const convolution *c, int i, int64_t x[4],
                              int64_t w[4], int64_t y[4])
 {
     const int64_t ends[4] = {c->pad[0], c->pad[1], c->pad[0], c->pad[1]};
     case_open(k, "pare", "FusedConv", (uint64_t)i + 1);
     k->nhwc = true;
-    x[0] = y[0] = c->images;
+    x[0] = y[0] = c->images > 8 ? scaled(c->images) : c->images;
     x[1] = w[1] = c->channels;
     w[0] = y[1] = c->filters;
     for (int a = 0; a < 2; a++) {
-        x[2 + a] = c->in[a];
+        const int64_t reach = c->in[a] + 2 * c->pad[a] - (c->taps[a] - 1) * c->dilation - 1;
         w[2 + a] = c->taps[a];
-        y[2 + a] = (c->in[a] + 2 * c->pad[a] - (c->taps[a] - 1) * c->dilation - 1) / c->stride + 1;
+        y[2 + a] = reach / c->stride + 1;
+        if (a == 0 && c->images <= 8) y[2] = scaled(y[2]);
+        x[2 + a] = c->in[a] - reach + (y[2 + a] - 1) * c->stride + reach % c->stride;
     }
     case_set_ints(k, "strides", (int64_t[]){c->stride, c->stride}, 2);
     case_set_ints(k, "dilations", (int64_t[]){c->dilation, c->dilation}, 2);
@@ -187,7 +198,8 @@ static void matrices_of_halves_agree(void **state)
     for (int i = 0; i < 4 * (int)(sizeof cases / sizeof *cases); i++) {
         kernel_case k;
         const int64_t *c = cases[i / 4];
-        const int64_t x[2] = {c[0], c[1]}, w[2] = {c[1], c[2]}, y[2] = {c[0], c[2]};
+        const int64_t rows = scaled(c[0]), x[2] = {rows, c[1]}, w[2] = {c[1], c[2]},
+                      y[2] = {rows, c[2]};
         const bool residual = i / 4 % 2 != i % 2 && !is_gelu(i);
         if (case_is_quick() && i % 5 != 3) continue;
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
@@ -236,7 +248,8 @@ static void real_units_agree(void **state)
         const int64_t *c = cases[i / 6];
         const bool gelu = i % 6 > 3;
         const pare_dtype y_type = floats[(i / 6 + i % 2) % 3];
-        const int64_t x[2] = {c[0], c[1]}, w[2] = {c[1], c[2]}, y[2] = {c[0], c[2]};
+        const int64_t rows = scaled(c[0]), x[2] = {rows, c[1]}, w[2] = {c[1], c[2]},
+                      y[2] = {rows, c[2]};
         if (case_is_quick() && i % 7 != 4) continue;
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
         inputs_set(&k, i, 2, x, w, y, w[1], x[1], true, !gelu && i % 6 > 1 ? y_type : PARE_NOTYPE);

@@ -3,21 +3,25 @@
    8-bit integers. Others: wgmma_half.cu, wgmma_real.cu. */
 #include "runtime/cuda/gemm/wgmma_tiles.cuh"
 
-/* Outputs below which a block a tile leaves most of a device idle. */
-enum { LEAST_OUTPUTS = 40 * 128 * 128 };
+/* Tiles of 128 x 128 below which a block a tile leaves most of a device idle: those of three in ten
+   multiprocessors (40 of an H200's 132). */
+static bool fills(int multiprocessors, int64_t outputs)
+{
+    return outputs * 33 >= (int64_t)multiprocessors * 10 * 128 * 128;
+}
 
 /* --- what fits --- */
 
-static bool device_fits(const pare_device *device)
+static bool device_fits(const pare_device *device, int64_t outputs)
 {
-    int major = 0, minor = 0;
-    if (!device ||
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device->index) !=
-            cudaSuccess ||
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device->index) !=
-            cudaSuccess)
-        return false;
-    return major == 9 && minor == 0 && tiled_find() && im2col_find();
+    static const cudaDeviceAttr asked[] = {cudaDevAttrComputeCapabilityMajor,
+                                           cudaDevAttrComputeCapabilityMinor,
+                                           cudaDevAttrMultiProcessorCount};
+    int is[3] = {0};
+    for (int i = 0; i < 3; i++)
+        if (!device || cudaDeviceGetAttribute(&is[i], asked[i], device->index) != cudaSuccess)
+            return false;
+    return is[0] == 9 && is[1] == 0 && fills(is[2], outputs) && tiled_find() && im2col_find();
 }
 
 static bool byte_fits(int v) { return v >= -128 && v <= 127; }
@@ -112,14 +116,14 @@ extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm
     pare_cuda_gemm_args p = *product;
     const bool integer = pare_type_is_int8(p.x_type);
     if (p.x_type == PARE_f32 || (!integer && prep->deterministic) || p.batches != 1 ||
-        p.depth < 1 || !columns_fit(p) || p.rows > INT32_MAX - BAND_ROWS ||
-        p.rows * p.columns < LEAST_OUTPUTS)
+        p.depth < 1 || !columns_fit(p) || p.rows > INT32_MAX - BAND_ROWS)
         return false;
     p.tile = tile;
     p.epilogue = *e;
     const end_form end = end_of_product(p);
     return end != END_OTHER && tile_suits(p, end) &&
-           (p.picture ? picture_fits(p, x_zero) : matrix_fits(p)) && device_fits(prep->device);
+           (p.picture ? picture_fits(p, x_zero) : matrix_fits(p)) &&
+           device_fits(prep->device, p.rows * p.columns);
 }
 
 /* --- launchers --- */

@@ -12,10 +12,11 @@ enum { STEP = 64, FILLED_SMS = 132, MOST_SPLITS = 16, LEAST_STEPS = 4, MOST_BATC
 enum { ANY_SUM = 30 };
 /* Of gemm_f32_tile: sums of a thread, steps of depth, instructions ahead of the loop that run. */
 enum { F32_SUMS = 16, F32_STEP = 16, F32_AHEAD = 300, F32_WARPS = 8 };
-/* runtime/cuda/gemm/wgmma.cu: the smallest product, bytes that rows of Y are lots of, bytes of
-   depth a step, warps that multiply, instructions for each output. */
+/* runtime/cuda/gemm/wgmma.cu: outputs of the smallest product for 33 multiprocessors, bytes that
+   rows of Y are lots of, bytes of depth a step, warps that multiply, instructions for each output.
+ */
 enum {
-    WGMMA_OUTPUTS = 40 * 128 * 128,
+    WGMMA_OUTPUTS = 10 * 128 * 128,
     WGMMA_COLUMNS = 16,
     WGMMA_STEP = 128,
     WGMMA_WARPS = 8,
@@ -133,7 +134,7 @@ static void wgmma_predict(const pare_gpu_spec *spec, const char *stem, const par
     const double size = size_of(p->type);
     const bool fits = p->wgmma && p->chunks && p->batches == 1 &&
                       fmod(p->columns * size, WGMMA_COLUMNS) == 0 &&
-                      p->rows * p->columns >= WGMMA_OUTPUTS;
+                      p->rows * p->columns * 33 >= (double)spec->sms * WGMMA_OUTPUTS;
     for (size_t i = 0; fits && i < sizeof of / sizeof *of; i++) {
         pare_roofline_step made = {.dtype = p->type};
         const double sums = (double)of[i].rows * of[i].columns / WGMMA_WARPS;
