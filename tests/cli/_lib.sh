@@ -116,12 +116,13 @@ ranks_can() {
     return 1
 }
 
-# process_of RANK: sets process to that of the job that begins
+# process_of RANK: sets process to that of this test's job that begins
 process_of() {
     process=
     for i_ in $(seq 1 1000); do
         for file_ in $(grep -alz "^OMPI_COMM_WORLD_RANK=$1\$" /proc/[0-9]*/environ 2>/dev/null); do
             [ "$(readlink "${file_%environ}exe")" = "$(readlink -f "$pare")" ] || continue
+            case $(readlink "${file_%environ}cwd")/ in "$work"/*) ;; *) continue ;; esac
             process=${file_#/proc/}
             process=${process%/environ}
             return
