@@ -82,6 +82,15 @@ static inline tile_clamp float_clamp(const pare_act &act)
     return l;
 }
 
+/* The same behind integers in real units, and how codes of 8 bits that are added become floats. */
+static inline tile_clamp real_clamp(const pare_epilogue &e)
+{
+    const tile_clamp codes = integer_clamp(e);
+    tile_clamp l = float_clamp(e.act);
+    l.base = codes.base, l.flip = codes.flip, l.exponent = codes.exponent;
+    return l;
+}
+
 /* Are these bounds of what it is given? */
 static inline bool act_is_bounds(const pare_act &act)
 {

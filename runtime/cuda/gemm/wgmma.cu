@@ -66,7 +66,8 @@ typedef enum end_form {
     END_OTHER,
     END_BOUNDS, /* a number of X's kind, bounded, perhaps with a residual of Y's type */
     END_GELU,
-    END_REAL /* integers become floats, perhaps with a residual of Y's type */
+    END_REAL,      /* integers become floats, perhaps with a residual of Y's type */
+    END_REAL_BYTES /* f32 or f16, with a residual of 8 bits */
 } end_form;
 
 static end_form end_of_product(const pare_cuda_gemm_args &p)
@@ -80,12 +81,16 @@ static end_form end_of_product(const pare_cuda_gemm_args &p)
     if (e.act.kind == PARE_ACT_GELU && alone && integer == bytes) return END_GELU;
     if (integer && !bytes && act_is_bounds(e.act) && (alone || e.z_type == p.y_type))
         return END_REAL;
+    if (integer && !bytes && act_is_bounds(e.act) && pare_type_is_int8(e.z_type) &&
+        p.y_type != PARE_bf16 && p.y_row % 16 == 0)
+        return END_REAL_BYTES;
     return END_OTHER;
 }
 
 /* Does the tile suit the product? Wide ones are for many columns, small steps for little depth; the
-   largest leaves no registers for a residual or a GELU. Two blocks of the smallest share a
-   processor: where epilogues are long, one computes while the other multiplies. */
+   largest leaves no registers for a residual or a GELU, f32 no memory for bytes to add. Two blocks
+   of the smallest share a processor: where epilogues are long, one computes while the other
+   multiplies. */
 static bool tile_suits(const pare_cuda_gemm_args &p, end_form end)
 {
     const bool small = p.depth * bytes_of_type(p.x_type) <= 64, bounds = end == END_BOUNDS;
@@ -96,7 +101,9 @@ static bool tile_suits(const pare_cuda_gemm_args &p, end_form end)
     case PARE_CUDA_256X128:
         return bounds && p.columns > 64 && (p.picture || !small) &&
                p.epilogue.z_type == PARE_NOTYPE;
-    case PARE_CUDA_128X192: return p.columns > 128 && !p.picture && !small;
+    case PARE_CUDA_128X192:
+        return p.columns > 128 && !p.picture && !small &&
+               !(end == END_REAL_BYTES && p.y_type == PARE_f32);
     case PARE_CUDA_128X64: return !p.picture && (p.columns <= 64 || small || !bounds);
     case PARE_CUDA_256X64: return bounds && p.columns <= 64;
     default: return false;

@@ -21,9 +21,13 @@ constexpr int bytes_of_type(int type)
     return type == PARE_f32 ? 4 : type == PARE_f16 || type == PARE_bf16 ? 2 : 1;
 }
 
+/* What is added to a sum: nothing, numbers of Y's type, or codes of 8 bits to floats. */
+typedef enum wgmma_residual { RESIDUAL_NONE, RESIDUAL_OF_Y, RESIDUAL_BYTES } wgmma_residual;
+
 /* What an instance is. KIND: X's type. TO: Y's, s8 for both of 8 bits. GELU: the erf form, else
-   bounds. Each group has MI x 64 rows of a tile of BN columns; KB: bytes of depth a stage has. */
-template <int KIND_, int TO_, bool GELU_, bool RESIDUAL_, bool PICTURE_, int MI_, int BN_, int KB_,
+   bounds. Numbers of Y's type are brought to where Y will be, bytes behind it. Each group has MI x
+   64 rows of a tile of BN columns; KB: bytes of depth a stage has. */
+template <int KIND_, int TO_, bool GELU_, int RESIDUAL_, bool PICTURE_, int MI_, int BN_, int KB_,
           int STAGES_, int BLOCKS_>
 struct variant {
     typedef typename kind_of<KIND_>::sum sum;
@@ -40,7 +44,7 @@ struct variant {
         BLOCKS = BLOCKS_,
         INTEGER = bytes_of_type(KIND) == 1,
         END = !INTEGER || GELU || TO != PARE_s8 ? EPILOGUE_ANY
-              : RESIDUAL                        ? EPILOGUE_CLAMP_RESIDUAL
+              : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_CLAMP_RESIDUAL
                                                 : EPILOGUE_CLAMP,
         X_SIZE = bytes_of_type(KIND), /* bytes of a number */
         Y_SIZE = bytes_of_type(TO),
@@ -52,8 +56,13 @@ struct variant {
             BN * Y_SIZE % 128 == 0 ? 128 : 64, /* bytes of a row that one copy has, of 64 rows */
         SLICES = BN * Y_SIZE / SLICE,
         SLICE_BYTES = 64 * SLICE,
-        OUT = MI * SLICES * SLICE_BYTES, /* of a group's part of Y */
-        BARRIERS = DEEP * STAGE + 2 * OUT,
+        OUT = MI * SLICES * SLICE_BYTES,    /* of a group's part of Y */
+        Z_SLICE = BN % 128 == 0 ? 128 : 64, /* the same of a residual of bytes */
+        Z_SLICES = BN / Z_SLICE,
+        Z_SLICE_BYTES = 64 * Z_SLICE,
+        Z_ROWS = Z_SLICES * Z_SLICE_BYTES, /* of 64 rows */
+        Z_OUT = RESIDUAL == RESIDUAL_BYTES ? MI * Z_ROWS : 0,
+        BARRIERS = DEEP * STAGE + 2 * OUT + 2 * Z_OUT,
         SHARED = BARRIERS + (2 * DEEP + 2) * 8,
         THREADS = 384,
         CROWDED = BN > 128, /* sums leave few registers */
@@ -129,7 +138,8 @@ SIMT_INLINE void stages_produce(const pare_cuda_gemm_args &p, const wgmma_walk &
 /* Of a group: where its part of Y is. */
 typedef struct sum_group {
     bool leads;   /* its first thread, which copies */
-    unsigned out; /* shared memory of its part of Y */
+    unsigned out; /* shared memory of its part of Y, */
+    unsigned z;   /* and of a residual of bytes */
     unsigned z_bar;
 } sum_group;
 
@@ -137,11 +147,18 @@ typedef struct sum_group {
 template <typename V>
 SIMT_INLINE void residual_bring(const sum_group &mine, const CUtensorMap *zm, int m0, int n0)
 {
+    enum {
+        BYTES = V::RESIDUAL == (int)RESIDUAL_BYTES,
+        SIZE = BYTES ? 1 : V::Y_SIZE,
+        SLICE = BYTES ? V::Z_SLICE : V::SLICE,
+        SLICES = BYTES ? V::Z_SLICES : V::SLICES
+    };
+    const unsigned to = BYTES ? mine.z : mine.out;
     simt_tma_store_wait_read();
-    simt_mbar_expect(mine.z_bar, V::OUT);
-    PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int c = 0; c < V::SLICES; c++)
-        simt_tma_load(mine.out + (i * V::SLICES + c) * V::SLICE_BYTES, zm, mine.z_bar,
-                      n0 * V::Y_SIZE + c * V::SLICE, m0 + i * 64);
+    simt_mbar_expect(mine.z_bar, BYTES ? V::Z_OUT : V::OUT);
+    PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int c = 0; c < SLICES; c++)
+        simt_tma_load(to + (i * SLICES + c) * 64 * SLICE, zm, mine.z_bar, n0 * SIZE + c * SLICE,
+                      m0 + i * 64);
 }
 
 template <typename V>
@@ -192,23 +209,27 @@ SIMT_INLINE float quotient_of(float v, float s, float inverse)
     return saturates ? q : fmaf(fmaf(-q, s, v), inverse, q);
 }
 
-/* Four neighbours' sums in real units, stored at `to`. inverse: of Y's scale. */
+/* Four neighbours' sums in real units, stored at `to`. inverse: of Y's scale; z: the codes of a
+   residual of bytes. */
 template <typename V>
 SIMT_INLINE void four_real(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
-                           const typename V::sum sum[4], const four_constants &k, char *to)
+                           const typename V::sum sum[4], const four_constants &k, unsigned z,
+                           char *to)
 {
     float v[4];
     PARE_UNROLL for (int i = 0; i < 4; i++)
     {
         v[i] = (float)sum[i] + k.bias[i];
         if (V::INTEGER) v[i] *= k.scale[i];
+        if (V::RESIDUAL == (int)RESIDUAL_BYTES)
+            v[i] += (byte_at(z ^ l.flip, i, l.exponent) - l.base) * p.epilogue.z_scale;
         if (V::GELU) v[i] = pare_act_of(PARE_ACT_GELU, NULL, v[i]);
         if (V::TO == (int)PARE_s8) v[i] = quotient_of(v[i], p.epilogue.y_scale, inverse);
     }
     if constexpr (V::TO == (int)PARE_s8)
         *reinterpret_cast<unsigned *>(to) = four_pack<true>(p, l, v);
     else
-        floats_finish<V::TO, V::RESIDUAL>(l, v, to);
+        floats_finish<V::TO, V::RESIDUAL == (int)RESIDUAL_OF_Y>(l, v, to);
 }
 
 /* Where a lane's four neighbours of two instructions' eight columns are: column and byte in a row
@@ -233,17 +254,34 @@ template <typename V> SIMT_INLINE four_place pair_place(int q)
     return {slice * PAIRS * 16 + in * APART, in * 16, slice * V::SLICE_BYTES};
 }
 
+/* Where a lane's four bytes of a residual are in its row of a slice, whose chunks of 16 bytes are
+   swizzled, too, and those of pair q. */
+template <typename V> SIMT_INLINE int lane_residual(int row, const four_place &mine)
+{
+    const int turn = V::Z_SLICE == 128 ? row & 7 : row >> 1 & 3;
+    return row * V::Z_SLICE + ((turn ^ mine.column >> 4) << 4) + (mine.column & 15);
+}
+
+template <typename V> SIMT_INLINE unsigned pair_residual(const char *z, int first, int q)
+{
+    const int column = pair_place<V>(q).column, in = column % V::Z_SLICE;
+    const int at = column / V::Z_SLICE * V::Z_SLICE_BYTES + (first ^ (in & ~15)) + (in & 15);
+    return *reinterpret_cast<const unsigned *>(z + at);
+}
+
 /* Sums of two instructions' eight columns become four neighbours in `out`, the group's part of Y,
    whose chunks of 16 bytes are swizzled as the map of Y has them. Where sums leave few registers,
    what is read for columns waits for those two before them: all at once would not fit. */
 template <typename V>
 SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, int zero,
-                             const typename V::sum (&acc)[V::MI][V::BN / 2], char *out, int n0)
+                             const typename V::sum (&acc)[V::MI][V::BN / 2], char *out,
+                             const char *residual, int n0)
 {
     const int lane = (int)threadIdx.x & 31, row = ((int)threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
     const int turn = V::SLICE == 128 ? row & 7 : row >> 1 & 3;
     const four_place mine = lane_place<V>(lane);
     const int first = row * V::SLICE + ((turn << 4) ^ mine.chunk) + mine.byte;
+    const int z_first = lane_residual<V>(row, mine);
     int wait[2] = {0, 0}; /* stay 0 */
     const float inverse = 1 / p.epilogue.y_scale;
     PARE_UNROLL for (int q = 0; q < V::BN / 16; q++)
@@ -266,8 +304,11 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
                 if (V::CROWDED && c == 3) wait[q % 2] = bits_of_sum(four[c]) & zero;
             }
             char *there = to + i * V::SLICES * V::SLICE_BYTES + upper * 8 * V::SLICE;
+            unsigned z = 0;
+            if constexpr (V::RESIDUAL == (int)RESIDUAL_BYTES)
+                z = pair_residual<V>(residual + i * V::Z_ROWS + upper * 8 * V::Z_SLICE, z_first, q);
             if constexpr (V::END == (int)EPILOGUE_ANY)
-                four_real<V>(p, l, inverse, four, k, there);
+                four_real<V>(p, l, inverse, four, k, z, there);
             else
                 four_finish<V::END>(p, l, four, k.scale, k.bias, there);
         }
@@ -308,8 +349,9 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
     const int group = (int)threadIdx.x >> 7, tiles = g.tiles_m * g.tiles_n;
     const bool releases = (threadIdx.x & 31) == 0;
     const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
-    const int out = V::DEEP * V::STAGE + group * V::OUT;
-    const sum_group mine = {(threadIdx.x & 127) == 0, shared + out,
+    const int out = V::DEEP * V::STAGE + group * V::OUT,
+              z = V::DEEP * V::STAGE + 2 * V::OUT + group * V::Z_OUT;
+    const sum_group mine = {(threadIdx.x & 127) == 0, shared + out, shared + z,
                             empty + V::DEEP * 8 + group * 8};
     unsigned stage = 0, parity = 0, z_parity = 0;
     typename V::sum acc[V::MI][V::BN / 2];
@@ -323,7 +365,7 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
         for (int k = 0; k < g.steps; k++) {
             simt_mbar_wait(full + stage * 8, parity);
             step_multiply<V>(acc, shared + stage * V::STAGE, group, k);
-            if (V::RESIDUAL && k == 0) {
+            if (V::RESIDUAL != (int)RESIDUAL_NONE && k == 0) {
                 if (mine.leads) residual_bring<V>(mine, zm, m0, n0);
                 __syncwarp();
             }
@@ -335,14 +377,14 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
         simt_wgmma_wait<0>();
         PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_order(acc[i]);
         if (releases) simt_mbar_arrive(empty + last * 8);
-        if (V::RESIDUAL) {
+        if (V::RESIDUAL != (int)RESIDUAL_NONE) {
             simt_mbar_wait(mine.z_bar, z_parity);
             z_parity ^= 1;
         } else { /* what was stored last was read */
             if (mine.leads) simt_tma_store_wait_read();
             simt_sync_group(group + 1);
         }
-        sums_finish<V>(p, l, g.zero, acc, bytes + out, n0);
+        sums_finish<V>(p, l, g.zero, acc, bytes + out, bytes + z, n0);
         simt_fence_async();
         simt_sync_group(group + 1);
         if (mine.leads) tile_put<V>(p, mine, ym, m0, n0);
@@ -489,7 +531,9 @@ static bool maps_make(const pare_cuda_gemm_args &p, CUtensorMap *x, CUtensorMap 
                        : map_rows(x, p.x, p.rows, depth, p.x_row * V::X_SIZE, V::BM, V::KB)) &&
            map_rows(w, p.w, w_rows, depth, p.w_row * V::X_SIZE, V::BN, V::KB) &&
            map_rows(y, p.y, p.rows, y_columns, y_row, 64, V::SLICE) &&
-           map_rows(z, residual, p.rows, y_columns, y_row, 64, V::SLICE);
+           (V::RESIDUAL == (int)RESIDUAL_BYTES
+                ? map_rows(z, residual, p.rows, p.columns, p.y_row, 64, V::Z_SLICE)
+                : map_rows(z, residual, p.rows, y_columns, y_row, 64, V::SLICE));
 }
 
 template <typename V>
@@ -497,7 +541,7 @@ static cudaError_t variant_launch(const pare_cuda_gemm_args *p, cudaStream_t str
 {
     const wgmma_walk walk = walk_of<V>(*p);
     const tile_clamp clamp =
-        V::TO == (int)PARE_s8 ? integer_clamp(p->epilogue) : float_clamp(p->epilogue.act);
+        V::TO == (int)PARE_s8 ? integer_clamp(p->epilogue) : real_clamp(p->epilogue);
     CUtensorMap x, w, y, z;
     int device = 0, processors = 0;
     auto kernel = wgmma_tiles<V>;

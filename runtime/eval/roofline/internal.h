@@ -53,6 +53,7 @@ typedef struct pare_gpu_product {
     bool bounds;  /* integers: not to their type's bounds, or to 0, alone */
     bool library; /* cuBLASLt or cuBLAS computes it */
     bool gelu;    /* the erf form follows the sums */
+    bool wide;    /* bytes are added to f32, which leaves no room for the widest tile of: */
     bool wgmma;   /* gemm/wgmma.cu has its X, W and epilogue: W constant, whole lots of channels */
     double bytes; /* of X, W, Y and a residual */
 } pare_gpu_product;

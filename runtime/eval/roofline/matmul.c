@@ -32,14 +32,15 @@ static bool library_takes(const matmul *c)
 }
 
 /* Epilogues of runtime/cuda/gemm/wgmma.cu that do not only clamp: a GELU without a residual, floats
-   of integers. */
+   of integers with one of their type or, but for bf16, of 8 bits. */
 static bool wgmma_ends(const matmul *c, const pare_view *z)
 {
     const pare_matmul_args *a = c->a;
     if (a->act.kind == PARE_ACT_GELU)
         return !z && (!pare_type_is_int8(c->type) || a->epilogue.to != PARE_f32);
+    const pare_dtype y = c->prep->out[0].dtype;
     return pare_type_is_int8(c->type) && a->epilogue.to == PARE_f32 && pare_act_clamps(&a->act) &&
-           (!z || z->dtype == c->prep->out[0].dtype);
+           (!z || z->dtype == y || (pare_type_is_int8(z->dtype) && y != PARE_bf16));
 }
 
 static pare_gpu_product product_of(const matmul *c)
@@ -64,6 +65,7 @@ static pare_gpu_product product_of(const matmul *c)
     p.gelu = a->act.kind == PARE_ACT_GELU;
     p.wgmma =
         c->type != PARE_f32 && w->data && w->rank == 2 && (p.plain ? !p.bounds : wgmma_ends(c, z));
+    p.wide = z && pare_type_is_int8(z->dtype) && c->prep->out[0].dtype == PARE_f32;
     p.bytes = bytes_of(c, &c->prep->in[0]) + bytes_of(c, w) + bytes_of(c, &c->prep->out[0]) +
               bytes_of(c, z);
     return p;
