@@ -76,6 +76,56 @@ template <int BAD> static int run_kernels(int planted)
     return bad;
 }
 
+// A stream that joins begins with a kernel behind another one's.
+static cudaError_t capture_fork(int *x, int *y, bool early, cudaStream_t stream,
+                                cudaStream_t beside)
+{
+    const dim3 grid((N + BLOCK - 1) / BLOCK), block(BLOCK);
+    cudaEvent_t fork, join;
+    cudaEventCreateWithFlags(&fork, cudaEventDisableTiming);
+    cudaEventCreateWithFlags(&join, cudaEventDisableTiming);
+    SIMT_LAUNCH(make_numbers, grid, block, 0, stream, x, y);
+    cudaEventRecord(fork, stream);
+    cudaStreamWaitEvent(beside, fork, 0);
+    if (early)
+        SIMT_LAUNCH_DEPENDENT(double_numbers, grid, block, 0, beside, x);
+    else
+        SIMT_LAUNCH(double_numbers, grid, block, 0, beside, x);
+    SIMT_LAUNCH_DEPENDENT(double_numbers, grid, block, 0, beside, x);
+    SIMT_LAUNCH_DEPENDENT(double_numbers, grid, block, 0, stream, y);
+    cudaEventRecord(join, beside);
+    cudaStreamWaitEvent(stream, join, 0);
+    cudaEventDestroy(fork);
+    cudaEventDestroy(join);
+    return cudaGetLastError();
+}
+
+int defect_dependent_behind_another_stream(int planted)
+{
+    static int x[2 * N];
+    int *room = nullptr, bad = 0;
+    cudaStream_t stream, beside;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaMalloc((void **)&room, sizeof x);
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking);
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    bad |= capture_fork(room, room + N, planted, stream, beside) != 0;
+    bad |= cudaStreamEndCapture(stream, &graph) != 0;
+    cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphLaunch(exec, stream);
+    cudaStreamSynchronize(stream);
+    cudaMemcpy(x, room, sizeof x, cudaMemcpyDeviceToHost);
+    for (int i = 0; i < N; i++) bad |= x[i] != 4 * i || x[N + i] != 4 * i;
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(beside);
+    cudaStreamDestroy(stream);
+    cudaFree(room);
+    return bad;
+}
+
 int defect_dependent_reads_early(int planted) { return run_kernels<D_READS>(planted); }
 int defect_dependent_reads_what_is_far_ahead(int planted)
 {

@@ -119,7 +119,7 @@ static cudaStreamCaptureStatus status_of(const stream &s)
 }
 
 // What is said to be ahead where SIMT_DEPENDENT wants that.
-static node some_kernel = {{WORK_KERNEL, "kernel", nullptr}, {}};
+static node some_kernel = {{WORK_KERNEL, "kernel", nullptr}, {}, nullptr};
 
 // A node of a stream's capture.
 static const node *node_of(cudaGraphNode_t handle)

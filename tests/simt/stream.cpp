@@ -218,11 +218,13 @@ static bool computes_here(const stream *s, work_kind kind)
 // A dependent's one predecessor is a kernel: of copies, fills and joined streams nothing is promised.
 static void need_kernel_ahead(const stream *s)
 {
-    const bool well =
-        !s->captured ? is_kernel(s->last)
-                     : s->tails.size() == 1 &&
-                           is_kernel(s->captured->g->nodes[static_cast<size_t>(s->tails[0])].w.kind);
-    if (!well) simt_fault("a kernel is launched as a dependent of what is no kernel");
+    bool well = is_kernel(s->last);
+    if (s->captured) {
+        well = s->tails.size() == 1;
+        const node &n = s->captured->g->nodes[static_cast<size_t>(well ? s->tails[0] : 0)];
+        well = well && is_kernel(n.w.kind) && n.by == s;
+    }
+    if (!well) simt_fault("a kernel is launched as a dependent of what is no kernel of its stream");
 }
 
 cudaError_t enqueue(cudaStream_t handle, work w)
@@ -232,7 +234,7 @@ cudaError_t enqueue(cudaStream_t handle, work w)
     if (w.dependent && !simt_set.dependent) need_kernel_ahead(s);
     if (s->captured) {
         std::deque<node> &nodes = s->captured->g->nodes;
-        nodes.push_back({std::move(w), s->tails});
+        nodes.push_back({std::move(w), s->tails, s});
         s->tails = {static_cast<int>(nodes.size()) - 1};
         return cudaSuccess;
     }

@@ -24,9 +24,11 @@ struct operation {
 };
 
 /* A node of a graph runs after the nodes whose numbers it lists. */
+struct stream;
 struct node {
     work w;
     std::vector<int> after;
+    const stream *by; /* put it in */
 };
 struct graph {
     std::deque<node> nodes; /* which keep their addresses: their handles */
@@ -35,7 +37,6 @@ struct executable {
     std::shared_ptr<graph> g;
 };
 
-struct stream;
 struct capture {
     cudaStreamCaptureMode mode;
     std::thread::id thread; /* that began it */

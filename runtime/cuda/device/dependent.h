@@ -14,6 +14,11 @@ extern "C" {
    cudaGetLastError gives. */
 bool pare_cuda_is_dependent(const void *kernel, cudaStream_t stream);
 
+/* Of the calling thread: it begins to capture; a stream waits for what another one did, so that
+   what its capture has ahead is no kernel of its own. */
+void pare_cuda_capture_begins(void);
+void pare_cuda_stream_joins(cudaStream_t stream);
+
 #ifdef __cplusplus
 }
 #endif
