@@ -4,6 +4,7 @@
    and V are read once a query. And the host half of this and of attention_flash.cu. */
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/ops/attention.h"
 
 /* Keys whose scores fit in a block's shared memory. */
@@ -30,6 +31,7 @@ SIMT_INLINE float block_join(float v, float *part, bool largest)
 
 static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_attend a)
 {
+    simt_dependency_wait();
     SIMT_DYN_SHARED(float, score);
     SIMT_SHARED(float, part, [WARPS]);
     const int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5;
@@ -66,6 +68,7 @@ static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_atte
         total += score[j];
     }
     total = block_join(total, part, false);
+    simt_dependents_launch();
     for (int d = tid; d < a.width; d += THREADS) {
         float sum = 0;
         for (int j = 0; j < a.keys; j++)
@@ -82,8 +85,8 @@ static cudaError_t attention_launch(const pare_cuda_attend *a, cudaStream_t stre
     int64_t blocks = a->queries;
     for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) blocks *= a->heads[i];
     if (blocks == 0 || a->width == 0) return cudaSuccess;
-    SIMT_LAUNCH(attention_query, dim3(pare_cuda_blocks(blocks)), dim3(THREADS),
-                (size_t)a->keys * sizeof(float), stream, *a);
+    PARE_LAUNCH_DEPENDENT(attention_query, dim3(pare_cuda_blocks(blocks)), dim3(THREADS),
+                          (size_t)a->keys * sizeof(float), stream, *a);
     return cudaGetLastError();
 }
 

@@ -10,6 +10,7 @@
    taken away. */
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/mma.cuh"
 
 enum {
@@ -250,6 +251,7 @@ template <int KIND, int D, int MASK>
 static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
     attention_flash(pare_cuda_attend a)
 {
+    simt_dependency_wait();
     SIMT_DYN_SHARED(flash_rows<D>, shared); /* Q, two of K, two of V */
     SIMT_SHARED(unsigned, masks, [2][KEYS / 2]);
     flash_rows<D> *qs = shared, *ks = shared + 1, *vs = shared + 3;
@@ -298,6 +300,7 @@ static __global__ void __launch_bounds__(THREADS, D > 64 ? 2 : 3)
         values_add<KIND, D>(y, s, vs + tile % 2);
         __syncthreads(); /* its rows are read: the next but one may come */
     }
+    simt_dependents_launch();
     simt_cp_async_wait<0>();
     uint16_t *to =
         static_cast<uint16_t *>(const_cast<void *>(a.y.data)) + pare_cuda_head_offset(a.y, index);
@@ -327,7 +330,8 @@ static cudaError_t flash_launch(const pare_cuda_attend *a, cudaStream_t stream)
     auto kernel = attention_flash<KIND, D, MASK>;
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, bytes);
     if (error != cudaSuccess) return error;
-    SIMT_LAUNCH(kernel, dim3(pare_cuda_blocks(blocks)), dim3(THREADS), (size_t)bytes, stream, *a);
+    PARE_LAUNCH_DEPENDENT(kernel, dim3(pare_cuda_blocks(blocks)), dim3(THREADS), (size_t)bytes,
+                          stream, *a);
     return cudaGetLastError();
 }
 

@@ -4,6 +4,7 @@
    once. The function is chosen inside the kernel by a number that all threads share, so that a type
    needs one kernel, not one per function. */
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/tensor_iterator.h"
 
@@ -71,6 +72,7 @@ SIMT_INLINE void pare_store_f32(double *y, double v) { *y = v; }
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_each(pare_cuda_iterator w, int op)
 {
+    pare_dependent_begin();
     const T *a = static_cast<const T *>(w.data[1]), *b = static_cast<const T *>(w.data[2]);
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {
@@ -84,6 +86,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_each(pare_cuda_
 template <class T, int OP>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_vec(pare_cuda_iterator w)
 {
+    pare_dependent_begin();
     enum { W = 16 / sizeof(T) };
     const int64_t step_a = w.walk.stride[1][w.walk.rank - 1],
                   step_b = w.walk.stride[2][w.walk.rank - 1];
@@ -102,6 +105,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) binary_vec(pare_cuda_i
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     binary_ints(pare_cuda_iterator w, pare_dtype type, int op)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
         pare_iterator_at<3>(w.walk, i, at);
@@ -121,6 +125,7 @@ SIMT_INLINE double any_at(const void *data, pare_dtype type, int64_t at)
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     power_ints(pare_cuda_iterator w, pare_dtype base, pare_dtype exponent)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
         pare_iterator_at<3>(w.walk, i, at);
@@ -134,6 +139,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     power_floats(pare_cuda_iterator w, pare_dtype base, pare_dtype exponent)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
         pare_iterator_at<3>(w.walk, i, at);
@@ -147,6 +153,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     power_doubles(pare_cuda_iterator w, pare_dtype base, pare_dtype exponent)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[3];
         pare_iterator_at<3>(w.walk, i, at);
@@ -176,6 +183,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     clip_floats(pare_cuda_iterator w, pare_dtype type, const void *low, const void *high)
 {
+    pare_dependent_begin();
     const clip_limits<float> l = {low ? pare_number_at(low, type, 0) : 0,
                                   high ? pare_number_at(high, type, 0) : 0, low != NULL,
                                   high != NULL};
@@ -193,6 +201,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     clip_doubles(pare_cuda_iterator w, const double *low, const double *high)
 {
+    pare_dependent_begin();
     const clip_limits<double> l = {low ? *low : 0, high ? *high : 0, low != NULL, high != NULL};
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
@@ -208,6 +217,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     clip_ints(pare_cuda_iterator w, pare_dtype type, const void *low, const void *high)
 {
+    pare_dependent_begin();
     const int64_t turn = type == PARE_u64 ? INT64_MIN : 0;
     const clip_limits<int64_t> l = {low ? pare_int_at(low, type, 0) ^ turn : 0,
                                     high ? pare_int_at(high, type, 0) ^ turn : 0, low != NULL,
@@ -225,6 +235,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 template <class T, int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) where_each(pare_cuda_iterator w)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[4];
         uint8_t condition[W];
@@ -242,6 +253,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     sum_each(pare_cuda_iterator w, pare_dtype type, int inputs, bool begun, bool more,
              float divisor)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count) {
         int64_t at[PARE_ITERATOR_OPERANDS];
         pare_iterator_at<PARE_ITERATOR_OPERANDS>(w.walk, i, at);
@@ -277,7 +289,7 @@ static bool vec_launch(const pare_cuda_iterator *w, pare_cuda_binary op, cudaStr
     const dim3 grid = pare_cuda_grid(w->walk.count / W), block(PARE_CUDA_BLOCK);
     switch (op) {
 #define GROUPS(op)                                                                                 \
-    case op: SIMT_LAUNCH((binary_vec<T, op>), grid, block, 0, stream, *w); return true;
+    case op: PARE_LAUNCH_DEPENDENT((binary_vec<T, op>), grid, block, 0, stream, *w); return true;
         GROUPS(PARE_CUDA_add)
         GROUPS(PARE_CUDA_sub)
         GROUPS(PARE_CUDA_mul)

@@ -4,6 +4,7 @@
    and saturates, anything to bool is x != 0. Four neighbours a thread where they lie together, else
    one; one thread a byte where two elements share it. */
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/vec_number.cuh"
 
 /* Between f32, f16 and bf16. W: 4, or 1, as below. */
@@ -11,6 +12,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     cast_floats(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
         float v[W];
@@ -41,6 +43,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     cast_ints(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2], v[W];
         pare_iterator_at<2>(w.walk, i * W, at);
@@ -57,6 +60,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     cast_doubles(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2], whole[W];
         double v[W];
@@ -75,6 +79,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     cast_packed(pare_cuda_iterator w, pare_dtype to, pare_dtype from)
 {
+    pare_dependent_begin();
     uint8_t *y = static_cast<uint8_t *>(w.data[0]);
     PARE_CUDA_EACH (b, (w.walk.count + 1) / 2) {
         int byte = 0;
@@ -97,8 +102,8 @@ static cudaError_t cast_launch(const pare_cuda_iterator *w, pare_dtype to, pare_
     int64_t count = w->walk.count;
     if (count == 0) return cudaSuccess;
     if (to == PARE_s4 || to == PARE_u4)
-        SIMT_LAUNCH(cast_packed, pare_cuda_grid((count + 1) / 2), dim3(PARE_CUDA_BLOCK), 0, stream,
-                    *w, to, from);
+        PARE_LAUNCH_DEPENDENT(cast_packed, pare_cuda_grid((count + 1) / 2), dim3(PARE_CUDA_BLOCK),
+                              0, stream, *w, to, from);
     else if (pare_cuda_is_float(from) && pare_cuda_is_float(to))
         PARE_ITERATOR_LAUNCH_VEC(4, cast_floats<4>, cast_floats<1>, to, from);
     else if (pare_type_is_float(from))

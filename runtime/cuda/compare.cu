@@ -3,6 +3,7 @@
    else one; truth is one byte. f64 is compared as it is, shorter floats as float, integers as
    int64_t; u64 with its top bit turned, which keeps its order. */
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/vec_number.cuh"
 
 /* X(name, expression of x, y): the formulas of runtime/cpu/compare.c, for floats and int64_t. */
@@ -65,6 +66,7 @@ template <class R, int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     compare_each(pare_cuda_iterator w, pare_dtype type, int op)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[3];
         R x[W], y[W];

@@ -7,6 +7,7 @@
    Sums are kept in double per lane. dScale and dBias are sums over rows: channel_sums.cu. */
 #include "runtime/cuda/channel_sums.h"
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/rows.cuh"
 #include "runtime/ops/infer.h"
 
@@ -14,6 +15,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
     layer_norm_rows(pare_cuda_rows r, const void *scale, const void *bias, float epsilon,
                     float *mean_out, float *inverse_out)
 {
+    pare_dependent_begin();
     const int lane = (int)threadIdx.x & 31;
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= r.rows) return;
@@ -41,6 +43,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
     layer_norm_registers(pare_cuda_rows r, const void *scale, const void *bias, float epsilon,
                          float *mean_out, float *inverse_out)
 {
+    pare_dependent_begin();
     const int64_t row = row_of(r.rows), at = row * r.outer_step;
     if (row < 0) return;
     float v[ROW_VECS][4];
@@ -116,8 +119,8 @@ static cudaError_t layer_norm_launch(const pare_cuda_rows *r, const void *scale,
     if (r->rows == 0 || r->n == 0) return cudaSuccess;
     const bool aligned = ((uintptr_t)scale | (uintptr_t)bias) % 16 == 0;
     auto kernel = aligned && row_fits_registers(r) ? layer_norm_registers : layer_norm_rows;
-    SIMT_LAUNCH(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, scale, bias, epsilon,
-                mean, inverse);
+    PARE_LAUNCH_DEPENDENT(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, scale, bias,
+                          epsilon, mean, inverse);
     return cudaGetLastError();
 }
 

@@ -3,6 +3,7 @@
    one thread an output, or neighbouring channels of one that lie together (four; of maxima 16
    bytes), channels fastest, walking its window clipped to the tensor. Padding is never a candidate
    of a maximum; NaN wins. Reads each element once a window it is in. */
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/vec.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/reduce.h"
@@ -94,6 +95,7 @@ SIMT_INLINE int divisor(const pare_cuda_pool &p, const place &r)
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_floats(pare_cuda_pool p)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, p.count) {
         place r = place_of(p, i);
         float best = -INFINITY;
@@ -114,6 +116,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_floats(pare_cuda_
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) pool_bytes(pare_cuda_pool p)
 {
+    pare_dependent_begin();
     const T *x = static_cast<const T *>(p.x);
     PARE_CUDA_EACH (i, p.count) {
         place r = place_of(p, i);
@@ -208,6 +211,7 @@ SIMT_INLINE void average_store(const pare_cuda_pool &p, const double sum[4], int
 template <class T, int V, int SIDE>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) max_vec(pare_cuda_pool p)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, p.count / V) {
         const place r = vec_place<V>(p, (int)i);
         typename pool_of<T>::value best[V];
@@ -250,6 +254,7 @@ SIMT_INLINE void taps_add(const pare_cuda_pool &p, int64_t at, int64_t apart,
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 3) average_vec4(pare_cuda_pool p)
 {
+    pare_dependent_begin();
     enum { AT_ONCE = 8 };
     PARE_CUDA_EACH (i, p.count / 4) {
         const place r = vec_place<4>(p, (int)i);
@@ -290,15 +295,15 @@ template <class T> static cudaError_t vec_launch(const pare_cuda_pool *p, cudaSt
     const bool flat = p->kernel[0] == 1 && p->in[0] == 1 && p->begin[0] == 0 && p->dim[2] == 1;
     const int side = flat && p->kernel[1] == p->kernel[2] ? p->kernel[1] : 0;
     if (wide && side == 3)
-        SIMT_LAUNCH((max_vec<T, WIDE, 3>), grid, block, 0, stream, vec);
+        PARE_LAUNCH_DEPENDENT((max_vec<T, WIDE, 3>), grid, block, 0, stream, vec);
     else if (wide && side == 2)
-        SIMT_LAUNCH((max_vec<T, WIDE, 2>), grid, block, 0, stream, vec);
+        PARE_LAUNCH_DEPENDENT((max_vec<T, WIDE, 2>), grid, block, 0, stream, vec);
     else if (wide)
-        SIMT_LAUNCH((max_vec<T, WIDE, 0>), grid, block, 0, stream, vec);
+        PARE_LAUNCH_DEPENDENT((max_vec<T, WIDE, 0>), grid, block, 0, stream, vec);
     else if (p->kind == PARE_CUDA_POOL_MAX)
-        SIMT_LAUNCH((max_vec<T, 4, 0>), grid, block, 0, stream, vec);
+        PARE_LAUNCH_DEPENDENT((max_vec<T, 4, 0>), grid, block, 0, stream, vec);
     else
-        SIMT_LAUNCH(average_vec4<T>, grid, block, 0, stream, vec);
+        PARE_LAUNCH_DEPENDENT(average_vec4<T>, grid, block, 0, stream, vec);
     return cudaGetLastError();
 }
 
@@ -316,11 +321,11 @@ static cudaError_t pool_launch(const pare_cuda_pool *p, cudaStream_t stream)
     }
     dim3 grid = pare_cuda_grid(p->count), block(PARE_CUDA_BLOCK);
     if (p->dtype == PARE_s8)
-        SIMT_LAUNCH(pool_bytes<int8_t>, grid, block, 0, stream, *p);
+        PARE_LAUNCH_DEPENDENT(pool_bytes<int8_t>, grid, block, 0, stream, *p);
     else if (p->dtype == PARE_u8)
-        SIMT_LAUNCH(pool_bytes<uint8_t>, grid, block, 0, stream, *p);
+        PARE_LAUNCH_DEPENDENT(pool_bytes<uint8_t>, grid, block, 0, stream, *p);
     else
-        SIMT_LAUNCH(pool_floats, grid, block, 0, stream, *p);
+        PARE_LAUNCH_DEPENDENT(pool_floats, grid, block, 0, stream, *p);
     return cudaGetLastError();
 }
 

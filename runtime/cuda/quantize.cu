@@ -3,6 +3,7 @@
    Each reads its operands once and writes its output once, four or more neighbours a thread where
    they lie together. Arithmetic is that of runtime/cpu, step
    by step: fmaf where it is written, true divisions, ties to even. */
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/quantize.cuh"
 #include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/kernel.h"
@@ -35,6 +36,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     pair_each(pare_cuda_iterator w, pare_int8_pair p)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[3];
         int a[W], b[W];
@@ -59,6 +61,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     table_each(pare_cuda_iterator w, const uint8_t *table)
 {
+    pare_dependent_begin();
     const uint8_t *x = static_cast<const uint8_t *>(w.data[1]);
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
@@ -76,6 +79,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     quantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, pare_dtype s_type,
                   bool zeroed)
 {
+    pare_dependent_begin();
     const code_limits limits = code_limits_of(y_type);
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[4];
@@ -98,6 +102,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     dequantize_each(pare_cuda_iterator w, pare_dtype y_type, pare_dtype x_type, pare_dtype s_type,
                     bool zeroed)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[4];
         float scale[W], v[4];

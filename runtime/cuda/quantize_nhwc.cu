@@ -8,6 +8,7 @@
    writes along channels, up to 16 bytes a thread. Pixels go through a table of codes that each
    block makes in shared memory, so that nothing is divided for each of them. */
 #include "runtime/cuda/quantize.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/quantize.cuh"
 #include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/kernel.h"
@@ -189,6 +190,7 @@ SIMT_INLINE void tile_store(const tiling &t, const corner &at, const uint8_t *ti
 template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) quantize_tiles(tiling t, coding c)
 {
+    pare_dependent_begin();
     SIMT_SHARED(uint4, room, [TILE_BYTES / 16]);
     uint8_t *tile = reinterpret_cast<uint8_t *>(room);
     const quantizer q = quantizer_of(c);
@@ -205,6 +207,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) quantize_tiles(tiling 
 template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) quantize_pixel_tiles(tiling t, coding c)
 {
+    pare_dependent_begin();
     SIMT_SHARED(uint4, room, [TILE_BYTES / 16]);
     SIMT_SHARED(uint8_t, codes, [PICTURE * 256]);
     uint8_t *tile = reinterpret_cast<uint8_t *>(room);
@@ -235,6 +238,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     quantize_pixel_rows(pixel_rows r, coding c)
 {
+    pare_dependent_begin();
     SIMT_SHARED(uint8_t, codes, [PICTURE * 256]);
     codes_make(c, codes);
     __syncthreads();
@@ -287,13 +291,13 @@ static cudaError_t tiles_launch(const tiling *t, const coding *c, cudaStream_t s
     const dim3 block(PARE_CUDA_BLOCK);
     const bool four = t->positions % 4 == 0 && (uintptr_t)t->x % 16 == 0;
     if (c->table && four)
-        SIMT_LAUNCH(quantize_pixel_tiles<4>, grid, block, 0, stream, *t, *c);
+        PARE_LAUNCH_DEPENDENT(quantize_pixel_tiles<4>, grid, block, 0, stream, *t, *c);
     else if (c->table)
-        SIMT_LAUNCH(quantize_pixel_tiles<1>, grid, block, 0, stream, *t, *c);
+        PARE_LAUNCH_DEPENDENT(quantize_pixel_tiles<1>, grid, block, 0, stream, *t, *c);
     else if (four)
-        SIMT_LAUNCH(quantize_tiles<4>, grid, block, 0, stream, *t, *c);
+        PARE_LAUNCH_DEPENDENT(quantize_tiles<4>, grid, block, 0, stream, *t, *c);
     else
-        SIMT_LAUNCH(quantize_tiles<1>, grid, block, 0, stream, *t, *c);
+        PARE_LAUNCH_DEPENDENT(quantize_tiles<1>, grid, block, 0, stream, *t, *c);
     return cudaGetLastError();
 }
 
@@ -303,9 +307,11 @@ static cudaError_t rows_launch(const pixel_rows *r, const coding *c, cudaStream_
     dim3 grid = pare_cuda_grid(wide ? r->count / 16 : r->count);
     grid.y = images_beside(r->samples, grid.x);
     if (wide)
-        SIMT_LAUNCH(quantize_pixel_rows<16>, grid, dim3(PARE_CUDA_BLOCK), 0, stream, *r, *c);
+        PARE_LAUNCH_DEPENDENT(quantize_pixel_rows<16>, grid, dim3(PARE_CUDA_BLOCK), 0, stream, *r,
+                              *c);
     else
-        SIMT_LAUNCH(quantize_pixel_rows<1>, grid, dim3(PARE_CUDA_BLOCK), 0, stream, *r, *c);
+        PARE_LAUNCH_DEPENDENT(quantize_pixel_rows<1>, grid, dim3(PARE_CUDA_BLOCK), 0, stream, *r,
+                              *c);
     return cudaGetLastError();
 }
 

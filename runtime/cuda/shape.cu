@@ -4,12 +4,14 @@
    grid-stride loop over the merged walk, each element read and written once, elements that lie
    together as one of up to 16 bytes; each copy of an operator is one launch. */
 #include "runtime/cuda/device/common.cuh"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/kernel.h"
 #include "runtime/ops/moves.h"
 
 template <class T>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) copy_each(pare_cuda_iterator w)
 {
+    pare_dependent_begin();
     const T *x = static_cast<const T *>(w.data[1]);
     T *y = static_cast<T *>(w.data[0]);
     PARE_CUDA_EACH (i, w.walk.count) {

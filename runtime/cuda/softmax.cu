@@ -7,6 +7,7 @@
    three times through others (gradient: twice). Sums are kept in double per lane, so that they
    agree with the CPU's to the last bits of a float. */
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/rows.cuh"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/kernel.h"
@@ -24,6 +25,7 @@ SIMT_INLINE float warp_max(float v)
 
 static __global__ void __launch_bounds__(WARPS * 32) softmax_rows(pare_cuda_rows r, bool log_form)
 {
+    pare_dependent_begin();
     const int lane = (int)threadIdx.x & 31;
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= r.rows) return; /* a whole warp, and no barrier follows */
@@ -49,6 +51,7 @@ template <int VECS>
 static __global__ void __launch_bounds__(WARPS * 32)
     softmax_registers(pare_cuda_rows r, bool log_form)
 {
+    pare_dependent_begin();
     const int64_t row = row_of(r.rows), at = row * r.outer_step;
     if (row < 0) return;
     float v[VECS][4], e[VECS][4], top = -INFINITY;
@@ -101,7 +104,7 @@ static cudaError_t softmax_launch(const pare_cuda_rows *r, bool log_form, cudaSt
                  : r->n <= 256 ? softmax_registers<2>
                  : r->n <= 512 ? softmax_registers<4>
                                : softmax_registers<ROW_VECS>;
-    SIMT_LAUNCH(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, log_form);
+    PARE_LAUNCH_DEPENDENT(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, log_form);
     return cudaGetLastError();
 }
 

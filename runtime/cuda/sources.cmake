@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # CUDA: kernels with their host halves; CUDA_HOPPER: those for compute capability 9.0 alone;
 # CUDA_HOST: plain C. The product takes all, and so does the emulation. CUDA_NO_HOPPER: in place of
-# CUDA_HOPPER where the product has no code for 9.0.
+# CUDA_HOPPER where the product has no code for 9.0. CUDA_DEPENDENT: of CUDA, those with kernels that
+# may begin early (device/dependent.cuh), whose code for 9.0 and later is made of PTX of 9.0.
 set(CUDA
   attention.cu
   attention_flash.cu
@@ -48,6 +49,26 @@ set(CUDA
   gemm/sparse.cu
   train/optimizer.cu
 )
+set(CUDA_DEPENDENT
+  attention.cu
+  attention_flash.cu
+  binary.cu
+  cast.cu
+  compare.cu
+  pool.cu
+  norm_layer.cu
+  quantize.cu
+  quantize_nhwc.cu
+  shape.cu
+  softmax.cu
+  unary.cu
+  conv/conv_direct.cu
+  conv/conv_stem.cu
+  gemm/gemm.cu
+  gemm/gemm_half.cu
+  gemm/gemm_int8.cu
+  gemm/gemv.cu
+)
 set(CUDA_HOST
   kernel.c
   matmul.c
@@ -61,6 +82,7 @@ set(CUDA_HOST
   conv/conv.c
   conv/conv_blas.c
   device/dcgm.c
+  device/dependent.c
   device/device.c
   device/error.c
   device/library.c
@@ -79,6 +101,7 @@ set(CUDA_HOST
 set(CUDA_HOPPER gemm/wgmma.cu gemm/wgmma_half.cu gemm/wgmma_real.cu)
 set(CUDA_NO_HOPPER gemm/wgmma_none.c)
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+list(TRANSFORM CUDA_DEPENDENT PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_HOST PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_HOPPER PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_NO_HOPPER PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -33,10 +33,10 @@ void pare_cuda_iterator_widen(pare_cuda_iterator *w, int *bytes);
 #endif
 
 /* In a launcher of (const pare_cuda_iterator *w, ..., cudaStream_t stream): the kernel on a grid
-   for all elements, the walk as its first argument. */
+   for all elements, the walk as its first argument; it begins with pare_dependent_begin(). */
 #define PARE_ITERATOR_LAUNCH(kernel, ...)                                                          \
-    SIMT_LAUNCH(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, *w,       \
-                ##__VA_ARGS__)
+    PARE_LAUNCH_DEPENDENT(kernel, pare_cuda_grid(w->walk.count), dim3(PARE_CUDA_BLOCK), 0, stream, \
+                          *w, ##__VA_ARGS__)
 
 /* The end of such a launcher: the kernel for elements of `bytes`, 1, 2, 4 or 8. */
 #define PARE_ITERATOR_LAUNCH_BYTES(kernel)                                                         \

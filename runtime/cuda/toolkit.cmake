@@ -51,7 +51,8 @@ if(PARE_CUDA STREQUAL "ON" AND NOT CUDA_LINKED)
 endif()
 
 # Machine code for these, all made of the first one's PTX, which is kept for what comes later: the
-# front end then runs once a file (kernels use nothing of newer architectures)
+# front end then runs once a file (kernels use nothing of newer architectures); of CUDA_DEPENDENT's
+# files what is for 90 and later is made of PTX of 90
 set(PARE_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "GPU architectures, ascending: 80 is sm_80")
 set(CUDA_ARCHITECTURES ${PARE_CUDA_ARCHITECTURES})
 list(GET CUDA_ARCHITECTURES 0 CUDA_OLDEST)
@@ -75,8 +76,14 @@ function(pare_cuda_objects variable)
   cmake_parse_arguments(ARG "" "ONLY" "" ${ARGN})
   set(ptx arch=compute_${CUDA_OLDEST})
   set(code -gencode ${ptx},code=compute_${CUDA_OLDEST})
+  set(dependent ${code})
   foreach(arch ${CUDA_ARCHITECTURES})
     list(APPEND code -gencode ${ptx},code=sm_${arch})
+    if(arch LESS 90)
+      list(APPEND dependent -gencode ${ptx},code=sm_${arch})
+    else()
+      list(APPEND dependent -gencode arch=compute_90,code=sm_${arch})
+    endif()
   endforeach()
   if(ARG_ONLY)
     set(code -gencode arch=compute_${ARG_ONLY},code=sm_${ARG_ONLY})
@@ -86,12 +93,16 @@ function(pare_cuda_objects variable)
     get_filename_component(source ${source} ABSOLUTE)
     get_filename_component(stem ${source} NAME_WE)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${stem}.o)
+    set(own ${code})
+    if(source IN_LIST CUDA_DEPENDENT)
+      set(own ${dependent})
+    endif()
     add_custom_command(OUTPUT ${object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/nvcc
       COMMAND sh ${CMAKE_SOURCE_DIR}/runtime/cuda/compile.sh
               ${CMAKE_CURRENT_BINARY_DIR}/nvcc/${stem}.ptxas
               ${CMAKE_C_COMPILER_LAUNCHER} ${CUDA_NVCC} -std=c++20 -O3 --fmad=false
-              -I${CMAKE_SOURCE_DIR} ${code} -Xptxas -v -Xcompiler -fPIC,-Wall,-Wextra,-fno-exceptions,-Wno-missing-field-initializers,-Wno-deprecated-enum-enum-conversion
+              -I${CMAKE_SOURCE_DIR} ${own} -Xptxas -v -Xcompiler -fPIC,-Wall,-Wextra,-fno-exceptions,-Wno-missing-field-initializers,-Wno-deprecated-enum-enum-conversion
               -Werror all-warnings -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${stem}.cu" VERBATIM)
     list(APPEND objects ${object})

@@ -4,6 +4,7 @@
    Reads each operand once, writes the output once. The function is chosen inside the kernel by a
    number that all threads share, so that a type needs one kernel, not one per function. */
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/tensor_iterator.h"
 #include "runtime/ops/unary.h"
@@ -47,6 +48,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     unary_each(pare_cuda_iterator w, pare_dtype type, int row, float a, float b)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2];
         float v[W];
@@ -62,6 +64,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     unary_ints(pare_cuda_iterator w, pare_dtype type, int row)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[2], v[W];
         pare_iterator_at<2>(w.walk, i * W, at);
@@ -92,6 +95,7 @@ template <int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     unary_grad_each(pare_cuda_iterator w, pare_dtype type, int row, float a, float b)
 {
+    pare_dependent_begin();
     PARE_CUDA_EACH (i, w.walk.count / W) {
         int64_t at[3];
         float g[W], x[W];

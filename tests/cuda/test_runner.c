@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a run uses the device: what it calls, what it records, what it says about time. */
 #include "formats/onnx.h"
+#include "runtime/cuda/calib/calib.h"
 #include "runtime/cuda/cuda.h"
+#include "runtime/cuda/device/dependent.h"
+#include "runtime/cuda/device/stream.h"
 #include "runtime/exec/exec.h"
 #include "tests/passes/graph_case.h"
 #include "tests/simt/testing.h"
@@ -113,6 +116,105 @@ static void a_shape_is_recorded_once(void **state)
     for (int i = 0; i < 5; i++) check(&f, pare_runner_run(r));
     assert_int_equal(simt_calls_of("cudaGraphInstantiate"), before + 1);
     pare_runner_free(r);
+    close_all(&f);
+}
+
+enum { CNN_OUTPUTS = 10 };
+
+/* Dependents among the kernels of a net's third run, which plays what the second has recorded, on
+   sm_major with PARE_CUDA_PDL as wished (NULL: not set); y: what it computes. */
+static uint64_t dependents_of(int major, const char *wish, float *y)
+{
+    fixture f;
+    simt_set.major = major;
+    if (wish) setenv("PARE_CUDA_PDL", wish, 1);
+    open_zoo(&f, "datasets/zoo/cnn.onnx");
+    pare_runner *r = runner_new(&f);
+    for (int i = 0; i < 2; i++) check(&f, pare_runner_run(r));
+    const uint64_t before = simt_dependents();
+    check(&f, pare_runner_run(r));
+    const pare_view out = pare_runner_output(r, 0);
+    assert_int_equal(pare_view_count(&out), CNN_OUTPUTS);
+    memcpy(y, out.data, CNN_OUTPUTS * sizeof *y);
+    pare_runner_free(r);
+    close_all(&f);
+    unsetenv("PARE_CUDA_PDL");
+    simt_set.major = 9;
+    return simt_dependents() - before;
+}
+
+/* From compute capability 9.0 on, unless it is turned off, kernels of a recorded run may begin
+   before those ahead of them have ended, and compute the same. */
+static void recorded_kernels_may_begin_early(void **state)
+{
+    float y[CNN_OUTPUTS], other[CNN_OUTPUTS];
+    (void)state;
+    if (!simt_emulated()) return;
+    assert_true(dependents_of(9, NULL, y) > 2);
+    assert_int_equal(dependents_of(9, "0", other), 0);
+    assert_memory_equal(y, other, sizeof y);
+    assert_int_equal(dependents_of(8, NULL, other), 0);
+    assert_memory_equal(y, other, sizeof y);
+    assert_true(dependents_of(9, "1", other) > 2);
+}
+
+/* May the next kernel begin early? `kernel` is only asked about. */
+static bool may(const pare_stream *s)
+{
+    static const char kernel;
+    return pare_cuda_is_dependent(&kernel, pare_cuda_stream(s));
+}
+
+/* Puts a kernel into a capture that is never launched. */
+static void put_kernel(const pare_stream *s)
+{
+    const pare_pixels p = {.channels = 1, .inner = 1, .rows = 1, .columns = 1, .count = 1};
+    CUDA_OK(pare_cuda_pixels_launch(NULL, NULL, &p, 1, pare_cuda_stream(s)));
+}
+
+static void only_a_streams_own_kernel_is_overlapped(void **state)
+{
+    (void)state;
+    fixture f = {0};
+    pare_stream *s, *beside;
+    pare_event *fork, *join;
+    pare_captured_graph *graph;
+    void *room;
+    if (!simt_emulated()) return;
+    pare_ctx_init(&f.ctx);
+    check(&f, pare_cuda_open(&f.ctx, &f.device, 0, 0));
+    const pare_stream_table *t = f.device->streams;
+    check(&f, t->open(&f.ctx, f.device, &s));
+    check(&f, t->open(&f.ctx, f.device, &beside));
+    check(&f, t->event_open(&f.ctx, f.device, &fork));
+    check(&f, t->event_open(&f.ctx, f.device, &join));
+    check(&f, f.device->backend->alloc(&f.ctx, f.device, &room, 4));
+    assert_false(may(s)); /* is not captured */
+    check(&f, t->capture_begin(&f.ctx, s));
+    assert_false(may(s)); /* is the first */
+    put_kernel(s);
+    assert_true(may(s));
+    check(&f, f.device->backend->fill(&f.ctx, s, room, 0, 4));
+    assert_false(may(s));
+    put_kernel(s);
+    check(&f, t->event_mark(&f.ctx, s, fork));
+    check(&f, t->event_wait(&f.ctx, beside, fork));
+    assert_false(may(beside)); /* the other stream's kernel */
+    assert_true(may(s));
+    put_kernel(beside);
+    assert_true(may(beside));
+    check(&f, t->event_mark(&f.ctx, beside, join));
+    check(&f, t->event_wait(&f.ctx, s, join));
+    for (int i = 0; i < 2; i++) assert_false(may(s)); /* two kernels are ahead */
+    put_kernel(s);
+    assert_true(may(s));
+    check(&f, t->capture_end(&f.ctx, s, &graph));
+    t->drop(graph);
+    f.device->backend->free(f.device, room);
+    t->event_close(fork);
+    t->event_close(join);
+    t->close(beside);
+    t->close(s);
     close_all(&f);
 }
 
@@ -372,6 +474,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         device_test(a_played_run_allocates_and_waits_for_nothing),
         device_test(a_shape_is_recorded_once),
+        device_test(recorded_kernels_may_begin_early),
+        device_test(only_a_streams_own_kernel_is_overlapped),
         device_test(another_stream_follows_marks),
         device_test(phases_are_timed_around_the_graph),
         device_test(two_runners_share_a_plan),

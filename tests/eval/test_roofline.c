@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -89,6 +90,34 @@ static void memory_bounds_the_whole(void **state)
     pare_bytes_add(&two, 1e3, &bytes);
     assert_int_equal(bytes.bound, PARE_BOUND_LATENCY);
     near(bytes.seconds, 1e-9 + PARE_LAUNCH_SECONDS);
+}
+
+/* Between two kernels that take part, and within a step of two of them. */
+static void early_kernels_launch_sooner(void **state)
+{
+    (void)state;
+    const double sooner = PARE_LAUNCH_SECONDS - PARE_OVERLAP_SECONDS;
+    static const struct {
+        const char *ahead, *kernel;
+        int launches, overlaps;
+    } cases[] = {{"conv_128x128", "conv_wgmma_128x64", 1, 1},
+                 {"conv_stem", "max_pool", 1, 1},
+                 {NULL, "conv_64x64", 1, 0},
+                 {"cublaslt", "add", 1, 0},
+                 {"add", "cublaslt", 1, 0},
+                 {"add", "conv_split_4", 2, 2},
+                 {"resize", "conv_split_2", 2, 1},
+                 {"add", "matmul_64x64", 2, 0},
+                 {"conv_f32_64x64", "add", 1, 0},
+                 {"add", "conv_tile_64x64", 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pare_roofline_step ahead = {.launches = 1},
+                           s = {.launches = cases[i].launches, .seconds = 1e-5};
+        if (cases[i].ahead) snprintf(ahead.kernel, sizeof ahead.kernel, "%s", cases[i].ahead);
+        snprintf(s.kernel, sizeof s.kernel, "%s", cases[i].kernel);
+        pare_overlap_apply(cases[i].ahead ? &ahead : NULL, &s);
+        near(s.seconds, 1e-5 - cases[i].overlaps * sooner);
+    }
 }
 
 static const char counts[] =
@@ -396,6 +425,7 @@ int main(void)
         cmocka_unit_test(training_is_tiles),
         cmocka_unit_test(stems_are_the_backends),
         cmocka_unit_test(memory_bounds_the_whole),
+        cmocka_unit_test(early_kernels_launch_sooner),
         cmocka_unit_test(a_product_is_tiles),
         cmocka_unit_test(tiles_and_splits_are_the_backends),
         cmocka_unit_test(counts_have_the_kernels),

@@ -304,8 +304,8 @@ convert() { # NET FILE PRECISION DATA: our file, or none
     fp16) run_for 120 "fp16.$1" bin/pare quantize "$2" -o "$to" --quiet --precision fp16 ;;
     esac
 }
-net_line() { # NET BATCH TYPE JSON
-    awk -v head="net,$1,$2,$3,pare" '
+net_line() { # NET BATCH TYPE JSON WHO
+    awk -v head="net,$1,$2,$3,$5" '
         function number() { v = $0; sub(/.*: /, "", v); sub(/,$/, "", v); return v + 0 }
         /"median":/ { median = number() }
         /"min":/ && least == "" { least = number() } # of latency, the first
@@ -314,17 +314,17 @@ net_line() { # NET BATCH TYPE JSON
         END { printf "%s,%.3f,%.3f,%.1f,%.3f,1/s,\n", head, 1e3 * median, 1e3 * least, 100 * spread, rate }
         ' "$4" >>"$csv"
 }
-net_bench() { # NET FILE TYPE BATCH SHAPES
-    log=$1.$3.$4
+net_bench() { # NET FILE TYPE BATCH SHAPES [no_pdl: no kernel begins before the one ahead of it has ended]
+    log=$1.$3.$4${6:+.$6} who=${6:-pare}
     pace="--duration $((1 + 2 * long))"
     [ -n "$tiny" ] && pace="--duration 0 --iterations 2 --warmup 0"
     # shellcheck disable=SC2086 # a list of words
-    run_for $((30 + 30 * long)) "bench.$log" bin/pare bench "$2" --device cuda --shapes "$5" --quiet \
+    run_for $((30 + 30 * long)) "bench.$log" env ${6:+PARE_CUDA_PDL=0} bin/pare bench "$2" --device cuda --shapes "$5" --quiet \
         $pace ${profile:-} --cache "$work/cache" --json "$out/nets/$log.json"
     code=$?
-    if [ $code = 0 ]; then net_line "$1" "$4" "$3" "$out/nets/$log.json"; else
+    if [ $code = 0 ]; then net_line "$1" "$4" "$3" "$out/nets/$log.json" "$who"; else
         [ $code = 124 ] || [ $code = 125 ] ||
-            echo "net,$1,$4,$3,pare,,,,,,failed: exit $code; $(tail -1 "$logs/bench.$log" | tr ',"' ';;')" >>"$csv"
+            echo "net,$1,$4,$3,$who,,,,,,failed: exit $code; $(tail -1 "$logs/bench.$log" | tr ',"' ';;')" >>"$csv"
     fi
     verdict "net/$log" $code "$logs/bench.$log"
 }
@@ -435,6 +435,12 @@ stage_first() {
             net_bench resnet50 "$work/resnet50.${type#*.}.onnx" ${type%.*} $batch "$(echo $picture | sed "s/B/$batch/")"
             keep
         done
+    done
+    profile=
+    for type in s8.int8 f16.fp16; do
+        passed "net/resnet50.${type%.*}.1.no_pdl" && continue
+        net_bench resnet50 "$work/resnet50.${type#*.}.onnx" ${type%.*} 1 "$(echo $picture | sed s/B/1/)" no_pdl
+        keep
     done
     if command -v ncu >/dev/null 2>&1; then
         step ncu 60 ncu --clock-control none -k regex:gemm_tile -c 6 --section SpeedOfLight --section WarpStateStats \

@@ -2,6 +2,7 @@
 // One kernel for each SM90 row of selftest.inc, on compute capability 9.0 alone. The inputs are
 // taken for a tensor of bytes: 192 rows of 64, or 4 pictures of 6 x 8 pixels of 64 channels.
 #include "selftest.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/simt_sm90.cuh"
 
 enum {
@@ -13,6 +14,25 @@ enum {
 };
 
 #define THREAD const int t = (int)(blockIdx.x * blockDim.x + threadIdx.x), block = (int)blockIdx.x
+
+// --- kernels that begin early: the second adds what all blocks of the first have written ---
+
+template <bool EARLY> static __global__ void row_ahead(uint64_t *out, const unsigned *in)
+{
+    THREAD;
+    (void)block;
+    if (EARLY) simt_dependents_launch();
+    out[t] = 0;
+    for (int i = 0; i < SELFTEST_INPUTS; i++) out[t] = out[t] * 31 + in[t * SELFTEST_INPUTS + i];
+}
+
+static __global__ void row_behind(uint64_t *out)
+{
+    THREAD;
+    (void)block;
+    simt_dependency_wait();
+    if (t % 2 == 0) out[t] += out[N - 1 - t]; // which no other thread changes
+}
 
 // --- barriers: the upper half of a block writes twice, the lower half reads twice ---
 
@@ -227,6 +247,22 @@ static bool map_pixels(CUtensorMap *map, const void *at)
 
 static const dim3 blocks(N / SELFTEST_BLOCK), threads(SELFTEST_BLOCK);
 enum { SHARED = 2 * TILE + 192 * ROW + 16 };
+
+extern "C" cudaError_t selftest_dependency_wait(uint64_t *out, const unsigned *in,
+                                                cudaStream_t stream)
+{
+    SIMT_LAUNCH(row_ahead<false>, blocks, threads, 0, stream, out, in);
+    SIMT_LAUNCH_DEPENDENT(row_behind, blocks, threads, 0, stream, out);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t selftest_dependents_launch(uint64_t *out, const unsigned *in,
+                                                  cudaStream_t stream)
+{
+    SIMT_LAUNCH(row_ahead<true>, blocks, threads, 0, stream, out, in);
+    SIMT_LAUNCH_DEPENDENT(row_behind, blocks, threads, 0, stream, out);
+    return cudaGetLastError();
+}
 
 extern "C" cudaError_t selftest_mbar(uint64_t *out, const unsigned *in, cudaStream_t stream)
 {

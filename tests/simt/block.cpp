@@ -151,7 +151,7 @@ static void leave(bool dying)
 {
     thread &me = threads[current];
     int next = take_ready();
-    while (next < 0 && alive && boxes_land()) next = take_ready();
+    while (next < 0 && alive && (boxes_land() || dependent_release())) next = take_ready();
     if (next < 0) {
         if (alive) no_one_can_run();
         boxes_end();
@@ -229,6 +229,7 @@ static void end_thread(void)
     copies_end(current);
     stores_end(current);
     products_end(current);
+    dependent_thread_ends(current);
     threads[current].st = ENDED;
     alive--;
     lives[w] &= ~(1u << current % 32);
@@ -284,6 +285,7 @@ static void begin_block(void)
     barriers_begin();
     boxes_begin();
     products_begin();
+    dependent_block(count);
     for (auto &n : named) n.waiting = 0;
     alive = count;
     barrier = {};
@@ -325,7 +327,7 @@ static void begin_kernel(const launch &k)
     }
     simt_here.grid_dim = k.grid;
     simt_here.block_dim = k.block;
-    if (check) check->launch();
+    dependent_begin();
 }
 
 void run_kernel(const launch &k)
@@ -342,6 +344,7 @@ void run_kernel(const launch &k)
         run_block(order[i]);
     }
     kernel = nullptr;
+    dependent_end();
     device_check_edges();
 }
 

@@ -34,7 +34,7 @@ struct region {
 };
 
 const size_t MOST_WATCHED = size_t(256) << 20;
-uint32_t epoch = 1, block_epoch = 1, launch_epoch = 1;
+uint32_t epoch = 1, block_epoch = 1, launch_epoch = 1, chain_epoch = 1;
 cell *shared_cells;
 std::map<uintptr_t, region> &regions(void)
 {
@@ -130,6 +130,10 @@ void touch_byte(cell *c, uintptr_t at, bool write, bool atomic, const void *pc)
     bool shared = in_shared(at), reads = !write || atomic;
     access me = {epoch, static_cast<uint16_t>(t | (atomic ? ATOMIC : 0)), clock_of(t)};
     uint32_t since = shared ? block_epoch : 1;
+    if (!shared && ahead_of_wait(static_cast<int>(t)) && (write || c->write.epoch >= chain_epoch))
+        report(write ? "write before simt_dependency_wait"
+                     : "read before simt_dependency_wait of what a kernel ahead writes",
+               at, nullptr, pc);
     if ((c->write.thread & IN_FLIGHT) && c->write.epoch >= block_epoch)
         report("access to shared memory that cp.async is still writing", at, &c->write, pc);
     if (reads && c->write.epoch < since)
@@ -200,7 +204,12 @@ void touch_aligned(const void *p, size_t n, bool write, const void *pc)
 
 // --- what the engine tells ---
 
-void on_launch(void) { launch_epoch = ++epoch; }
+uint32_t on_launch(uint32_t since)
+{
+    launch_epoch = ++epoch;
+    chain_epoch = since ? since : launch_epoch;
+    return launch_epoch;
+}
 
 void on_block(void)
 {

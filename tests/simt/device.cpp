@@ -43,6 +43,9 @@ static cudaError_t check_launch(const launch &k, const void *function)
     }
     const auto own = allowed().find({function, chosen_device});
     size_t most = static_cast<size_t>(own == allowed().end() ? int{SHARED_STATIC} : own->second);
+    if (k.dependent && simt_set.major < 9)
+        simt_fault("%s is launched as a dependent on compute capability %d.%d", k.name.c_str(),
+                   simt_set.major, simt_set.minor);
     if (k.shared <= most) return cudaSuccess;
     say("launch of %s: %zu bytes of dynamic shared memory, %zu are allowed", k.name.c_str(),
         k.shared, most);
@@ -80,7 +83,7 @@ using namespace simt;
 
 void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, size_t shared,
                  cudaStream_t stream, const void *arguments, size_t bytes,
-                 void (*run)(const void *arguments))
+                 void (*run)(const void *arguments), bool dependent)
 {
     call here("launch");
     if (here.code) {
@@ -89,7 +92,7 @@ void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, 
     }
     std::shared_ptr<void> copy(aligned_alloc(128, (bytes + 127) / 128 * 128), free);
     memcpy(copy.get(), arguments, bytes);
-    launch k = {name, grid, block, shared, copy, bytes, run};
+    launch k = {name, grid, block, shared, copy, bytes, run, dependent};
     cudaError_t e = no_device();
     if (!e) e = check_launch(k, function);
     if (!e) queue_launch(std::move(k), stream, &e);
@@ -270,6 +273,17 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute wh
         if (value < 0 || value > simt_set.shared) return fail(cudaErrorInvalidValue);
         allowed()[{function, chosen_device}] = value;
     }
+    return cudaSuccess;
+}
+
+// The emulated device's own code: of what compiles for it, nothing is missing.
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *function)
+{
+    SIMT_CALL("cudaFuncGetAttributes");
+    if (!function) return fail(cudaErrorInvalidDeviceFunction);
+    *out = {};
+    out->maxThreadsPerBlock = MAX_THREADS;
+    out->ptxVersion = out->binaryVersion = 10 * simt_set.major + simt_set.minor;
     return cudaSuccess;
 }
 

@@ -10,8 +10,9 @@
      SIMT_DRIVER=N  SIMT_ARCHITECTURE=N               the driver's version (13000; 0: none), sm_N
      SIMT_PROCESSORS=N  SIMT_SHARED=BYTES             multiprocessors, and a block's shared memory
      SIMT_POOLS=0                                     no memory pools
-     SIMT_PEERS=0                                     no device reaches another one's memory
-     SIMT_MIXED=1                                     every other device has another name
+     SIMT_DEPENDENT=1                                 streams say that a kernel is ahead, whatever
+   is: all kernels that may begin early are told to SIMT_PEERS=0 no device reaches another one's
+   memory SIMT_MIXED=1                                     every other device has another name
      SIMT_BLAS_VERSION=N                              of cuBLAS and cuBLASLt (130100: 13.1.0)
      SIMT_BLAS=absent  SIMT_NCCL=absent               as where these libraries are not installed
      SIMT_NCCL_VERSION=N                              of NCCL (22703: 2.27.3)
@@ -57,13 +58,14 @@ typedef struct simt_settings {
     int devices, multiprocessors, major, minor;
     int driver; /* version of the driver: 13000 */
     size_t memory;
-    int cache;  /* bytes of L2 */
-    int shared; /* bytes of shared memory of a block, at most */
-    bool pools; /* has the driver memory pools? */
-    bool peers; /* may devices reach each other's memory? */
-    bool mixed; /* has every other device another name? */
-    int blas;   /* version of cuBLAS and cuBLASLt: 130100 is 13.1.0 */
-    int nccl;   /* version of NCCL: 22703 is 2.27.3 */
+    int cache;      /* bytes of L2 */
+    int shared;     /* bytes of shared memory of a block, at most */
+    bool pools;     /* has the driver memory pools? */
+    bool peers;     /* may devices reach each other's memory? */
+    bool mixed;     /* has every other device another name? */
+    bool dependent; /* does every stream say that a kernel is ahead? */
+    int blas;       /* version of cuBLAS and cuBLASLt: 130100 is 13.1.0 */
+    int nccl;       /* version of NCCL: 22703 is 2.27.3 */
 } simt_settings;
 
 extern simt_settings simt_set;
@@ -85,10 +87,11 @@ uint64_t simt_copies_on(int device);
    be NULL) lists kinds and numbers. */
 int simt_live(char *text, size_t size);
 
-bool simt_emulated(void);     /* false where tests are linked to a real device (on_device.c) */
-bool simt_checks(void);       /* is the checker linked? */
-uint64_t simt_reports(void);  /* of the checker */
-uint64_t simt_launches(void); /* of kernels that ran */
+bool simt_emulated(void);       /* false where tests are linked to a real device (on_device.c) */
+bool simt_checks(void);         /* is the checker linked? */
+uint64_t simt_reports(void);    /* of the checker */
+uint64_t simt_launches(void);   /* of kernels that ran */
+uint64_t simt_dependents(void); /* of them, those that might begin early */
 
 #ifdef __cplusplus
 }

@@ -69,6 +69,7 @@ struct launch {
     std::shared_ptr<void> arguments;
     size_t argument_bytes;
     void (*run)(const void *arguments);
+    bool dependent; /* may begin before the kernel ahead of it has ended */
 };
 void run_kernel(const launch &k);
 bool in_kernel(void);
@@ -81,6 +82,20 @@ void preempt(void);       /* the checker: let another thread run */
 void sleep_on(const void *key, const char *name, const char *file, int line);
 void wake(const void *key);
 void where(char *text, size_t size); /* kernel, block and thread, for messages */
+
+/* --- programmatic dependent launch (dependent.cpp) --- */
+
+struct chain;
+typedef std::shared_ptr<chain> chain_ref;
+/* Begins at a kernel that waits for all ahead of it; keep: a dependent is known to follow. */
+chain_ref chain_new(bool keep);
+void chain_choose(chain_ref c, bool dependent); /* for the kernel that runs next */
+void dependent_begin(void);                     /* the kernel */
+void dependent_block(int threads);
+bool dependent_release(void); /* no thread can run: those that wait go on; false: none does */
+void dependent_thread_ends(int thread);
+void dependent_end(void);
+bool ahead_of_wait(int thread); /* has it yet to wait for the kernels ahead? */
 
 /* --- shared memory and asynchronous copies (shared.cpp) --- */
 
@@ -114,6 +129,8 @@ bool host_pinned(const void *p);
 void device_open(void);
 void device_open_on(int device); /* and see memory that this device may reach; -1: all */
 void device_close(void);
+/* Of memory that is open. */
+void device_each(const std::function<void(char *p, size_t n)> &f);
 void device_check_edges(void); /* a fault where bytes after an allocation changed */
 void *device_new(size_t bytes, pool *from);
 void device_delete(void *p);
@@ -142,6 +159,7 @@ struct work {
     std::string shape; /* what a graph update may not change */
     std::function<void()> run;
     std::function<bool()> ready = nullptr; /* may it run? Asked again and again; NULL: yes */
+    bool dependent = false; /* a kernel that may begin before the one ahead of it has ended */
 };
 /* Queues work (or captures it); returns what the CUDA call returns. */
 cudaError_t enqueue(cudaStream_t stream, work w);
@@ -169,7 +187,8 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* --- the checker (check.cpp), NULL where it is not linked --- */
 
 struct checker {
-    void (*launch)(void);
+    /* since: of the first kernel of its chain, 0: it waits for all; returns this one's */
+    uint32_t (*launch)(uint32_t since);
     void (*block)(void);
     void (*barrier)(void);
     void (*warp)(int warp, unsigned lanes);

@@ -119,6 +119,7 @@ __attribute__((constructor)) static void read_environment(void)
     simt_set.pools = number("SIMT_POOLS", 1) != 0;
     simt_set.peers = number("SIMT_PEERS", 1) != 0;
     simt_set.mixed = number("SIMT_MIXED", 0) != 0;
+    simt_set.dependent = number("SIMT_DEPENDENT", 0) != 0;
     simt_set.blas = static_cast<int>(number("SIMT_BLAS_VERSION", 130100));
     simt_set.nccl = static_cast<int>(number("SIMT_NCCL_VERSION", 22703));
     simt_set.driver = static_cast<int>(number("SIMT_DRIVER", 13000));

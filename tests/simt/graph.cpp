@@ -54,10 +54,29 @@ std::vector<int> graph_order(const graph &g)
     return order;
 }
 
+static bool leads_chain(const graph &g, size_t i)
+{
+    for (const node &n : g.nodes)
+        if (n.w.dependent && !n.after.empty() && n.after[0] == static_cast<int>(i)) return true;
+    return false;
+}
+
+static void choose_chain(const graph &g, size_t i, std::vector<chain_ref> *chains)
+{
+    const node &n = g.nodes[i];
+    if (!is_kernel(n.w.kind)) return;
+    if (n.w.dependent && !n.after.empty())
+        (*chains)[i] = (*chains)[static_cast<size_t>(n.after[0])];
+    if (!(*chains)[i]) (*chains)[i] = chain_new(leads_chain(g, i));
+    if (n.w.kind == WORK_KERNEL) chain_choose((*chains)[i], n.w.dependent);
+}
+
 static void run_graph(const graph &g)
 {
+    std::vector<chain_ref> chains(g.nodes.size());
     for (int i : graph_order(g)) {
         const work &w = g.nodes[static_cast<size_t>(i)].w;
+        choose_chain(g, static_cast<size_t>(i), &chains);
         if (w.kind == WORK_HOST) device_close();
         w.run();
         if (w.kind == WORK_HOST) device_open();
@@ -92,13 +111,44 @@ static void leave_capture(const capture *c)
         }
 }
 
+static cudaStreamCaptureStatus status_of(const stream &s)
+{
+    return !s.captured           ? cudaStreamCaptureStatusNone
+           : s.captured->spoiled ? cudaStreamCaptureStatusInvalidated
+                                 : cudaStreamCaptureStatusActive;
+}
+
+// What is said to be ahead where SIMT_DEPENDENT wants that.
+static node some_kernel = {{WORK_KERNEL, "kernel", nullptr}, {}, nullptr};
+
+// A node of a stream's capture.
+static const node *node_of(cudaGraphNode_t handle)
+{
+    for (const stream *s : all_streams())
+        if (s->captured)
+            for (const node &n : s->captured->g->nodes)
+                if (&n == reinterpret_cast<const node *>(handle)) return &n;
+    return reinterpret_cast<const node *>(handle) == &some_kernel ? &some_kernel : nullptr;
+}
+
+static cudaGraphNodeType type_of(work_kind kind)
+{
+    return is_kernel(kind)       ? cudaGraphNodeTypeKernel
+           : kind == WORK_SET    ? cudaGraphNodeTypeMemset
+           : kind == WORK_HOST   ? cudaGraphNodeTypeHost
+           : kind == WORK_MEMORY ? cudaGraphNodeTypeMemAlloc
+           : kind == WORK_GRAPH  ? cudaGraphNodeTypeGraph
+                                 : cudaGraphNodeTypeMemcpy;
+}
+
 static cudaGraphExecUpdateResult difference(const graph &a, const graph &b)
 {
     if (a.nodes.size() != b.nodes.size()) return cudaGraphExecUpdateErrorTopologyChanged;
     for (size_t i = 0; i < a.nodes.size(); i++) {
         const node &x = a.nodes[i], &y = b.nodes[i];
         if (x.w.kind != y.w.kind) return cudaGraphExecUpdateErrorNodeTypeChanged;
-        if (x.after != y.after) return cudaGraphExecUpdateErrorTopologyChanged;
+        if (x.after != y.after || x.w.dependent != y.w.dependent)
+            return cudaGraphExecUpdateErrorTopologyChanged;
         if (x.w.shape != y.w.shape) return cudaGraphExecUpdateErrorParametersChanged;
     }
     return cudaGraphExecUpdateSuccess;
@@ -151,9 +201,43 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, enum cudaStreamCaptureSta
     SIMT_CALL("cudaStreamIsCapturing");
     stream *s = stream_of(handle);
     if (!s) return fail(cudaErrorInvalidResourceHandle);
-    *out = !s->captured           ? cudaStreamCaptureStatusNone
-           : s->captured->spoiled ? cudaStreamCaptureStatusInvalidated
-                                  : cudaStreamCaptureStatusActive;
+    *out = status_of(*s);
+    return cudaSuccess;
+}
+
+// Ids and graphs are not told.
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, enum cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *out,
+                                     const cudaGraphNode_t **after, const cudaGraphEdgeData **edges,
+                                     size_t *count)
+{
+    SIMT_CALL("cudaStreamGetCaptureInfo");
+    static std::vector<cudaGraphNode_t> nodes; // until the next call
+    static std::vector<cudaGraphEdgeData> data;
+    const stream *s = stream_of(handle);
+    if (!s || id || out || !after != !count) return fail(cudaErrorInvalidValue);
+    *status = status_of(*s);
+    nodes.clear();
+    for (int i : s->tails)
+        nodes.push_back(
+            reinterpret_cast<cudaGraphNode_t>(&s->captured->g->nodes[static_cast<size_t>(i)]));
+    if (simt_set.dependent) {
+        *status = cudaStreamCaptureStatusActive;
+        nodes = {reinterpret_cast<cudaGraphNode_t>(&some_kernel)};
+    }
+    data.assign(nodes.size(), {});
+    if (after) *after = nodes.data();
+    if (edges) *edges = data.data();
+    if (count) *count = nodes.size();
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t handle, enum cudaGraphNodeType *out)
+{
+    SIMT_CALL("cudaGraphNodeGetType");
+    const node *n = node_of(handle);
+    if (!n) return fail(cudaErrorInvalidValue);
+    *out = type_of(n->w.kind);
     return cudaSuccess;
 }
 

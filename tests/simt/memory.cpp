@@ -138,6 +138,13 @@ void device_close(void)
     for (auto &entry : table()) forbid(reinterpret_cast<void *>(entry.first), entry.second.bytes);
 }
 
+void device_each(const std::function<void(char *p, size_t n)> &f)
+{
+    for (auto &entry : table())
+        if (entry.second.ready && reaches(open_device, entry.second))
+            f(reinterpret_cast<char *>(entry.first), entry.second.bytes);
+}
+
 static bool edge_changed(const unsigned char *p)
 {
     for (int i = 0; i < EDGE; i++)

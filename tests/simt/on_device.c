@@ -21,6 +21,7 @@ bool simt_emulated(void) { return false; }
 bool simt_checks(void) { return false; }
 uint64_t simt_reports(void) { return 0; }
 uint64_t simt_launches(void) { return 0; }
+uint64_t simt_dependents(void) { return 0; }
 uint64_t simt_calls(void) { return 0; }
 
 uint64_t simt_calls_of(const char *name)

@@ -70,10 +70,11 @@ void simt_collective(unsigned mask, void *arg, simt_collective_fn *fn, const cha
 void *simt_shared_variable(const void *key, size_t bytes, size_t align, const char *name);
 void *simt_shared_dynamic(size_t align);
 void simt_acquire_grid(void);
+void simt_dependency_wait(SIMT_AT);
 unsigned simt_shared_address(const void *p);
 void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, size_t shared,
                  cudaStream_t stream, const void *arguments, size_t bytes,
-                 void (*run)(const void *arguments));
+                 void (*run)(const void *arguments), bool dependent);
 
 /* --- shared memory and launches --- */
 
@@ -86,7 +87,9 @@ void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, 
     type *name = static_cast<type *>(simt_shared_dynamic(alignment))
 #define SIMT_DYN_SHARED(type, name) SIMT_DYN_SHARED_AT(type, name, 128)
 #define SIMT_LAUNCH(kernel, grid, block, shared, stream, ...)                                      \
-    simt_launch_kernel(#kernel, kernel, grid, block, shared, stream, ##__VA_ARGS__)
+    simt_launch_kernel(#kernel, kernel, false, grid, block, shared, stream, ##__VA_ARGS__)
+#define SIMT_LAUNCH_DEPENDENT(kernel, grid, block, shared, stream, ...)                            \
+    simt_launch_kernel(#kernel, kernel, true, grid, block, shared, stream, ##__VA_ARGS__)
 #define SIMT_ALLOW_SHARED(kernel, bytes)                                                           \
     cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),                                   \
                          cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes))
@@ -102,13 +105,14 @@ template <class... P> struct simt_call {
     }
 };
 template <class... P, class... A>
-static inline void simt_launch_kernel(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
-                                      size_t shared, cudaStream_t stream, A... args)
+static inline void simt_launch_kernel(const char *name, void (*kernel)(P...), bool dependent,
+                                      dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                                      A... args)
 {
     static_assert((std::is_trivially_copyable<P>::value && ...), "a parameter is not plain data");
     simt_call<P...> call = {kernel, std::tuple<P...>(static_cast<P>(args)...)};
     simt_launch(name, reinterpret_cast<const void *>(kernel), grid, block, shared, stream, &call,
-                sizeof call, simt_call<P...>::run);
+                sizeof call, simt_call<P...>::run, dependent);
 }
 
 /* --- barriers and fences --- */
@@ -129,6 +133,7 @@ static inline int __syncthreads_or(int predicate, SIMT_AT)
 static inline void __trap(SIMT_AT) { simt_fault("__trap at %s:%d", file, line); }
 static inline void __threadfence(void) {}
 static inline void __threadfence_block(void) {}
+static inline void simt_dependents_launch(void) {} /* a hint: it orders nothing */
 
 /* --- warp collectives --- */
 
@@ -314,6 +319,7 @@ SIMT_LDMATRIX(simt_ldmatrix_x2_trans, 2, true)
 SIMT_LDMATRIX(simt_ldmatrix_x4_trans, 4, true)
 
 template <class T> static inline void simt_opaque(T *&) {}
+static inline float simt_bf16_to_f32(__nv_bfloat16 v) { return __bfloat162float(v); }
 
 static inline void simt_cp_async4(void *shared, const void *global, int present)
 {

@@ -10,7 +10,7 @@
 namespace simt
 {
 
-static stream standard = {-1, true, {}, nullptr, nullptr, {}};
+static stream standard = {-1, true, {}, nullptr, nullptr, {}, WORK_EVENT, nullptr};
 static bool in_host_function;
 static double now_ms;
 static uint64_t launches;
@@ -90,12 +90,22 @@ static bool may_run(const stream *s)
     return !w.ready || device_lost() || w.ready();
 }
 
+bool is_kernel(work_kind kind) { return kind == WORK_KERNEL || kind == WORK_LIBRARY; }
+
+static void choose_chain(stream *s, const work &w)
+{
+    if (!is_kernel(w.kind)) return;
+    if (!w.dependent || !s->chain) s->chain = chain_new(!s->stream.empty() && s->stream.front().w.dependent);
+    if (w.kind == WORK_KERNEL) chain_choose(s->chain, w.dependent);
+}
+
 static void run_first(stream *s)
 {
     operation o = std::move(s->stream.front());
     s->stream.pop_front();
     if (o.w.kind != WORK_HOST) device_open_on(o.w.kind == WORK_COPY ? -1 : s->device);
     in_host_function = o.w.kind == WORK_HOST;
+    choose_chain(s, o.w);
     if (o.w.run && (o.w.kind == WORK_MEMORY || !device_lost())) o.w.run();
     in_host_function = false;
     if (o.w.kind != WORK_HOST) device_close();
@@ -179,6 +189,7 @@ static void push(stream *s, work w, point_ref also, point_ref done)
     } else if (s->blocking && standard.tail)
         o.after.push_back(standard.tail);
     s->tail = done;
+    s->last = o.w.kind;
     s->stream.push_back(std::move(o));
 }
 
@@ -204,13 +215,26 @@ static bool computes_here(const stream *s, work_kind kind)
     return false;
 }
 
+// A dependent's one predecessor is a kernel: of copies, fills and joined streams nothing is promised.
+static void need_kernel_ahead(const stream *s)
+{
+    bool well = is_kernel(s->last);
+    if (s->captured) {
+        well = s->tails.size() == 1;
+        const node &n = s->captured->g->nodes[static_cast<size_t>(well ? s->tails[0] : 0)];
+        well = well && is_kernel(n.w.kind) && n.by == s;
+    }
+    if (!well) simt_fault("a kernel is launched as a dependent of what is no kernel of its stream");
+}
+
 cudaError_t enqueue(cudaStream_t handle, work w)
 {
     stream *s = stream_of(handle);
     if (!s || !computes_here(s, w.kind)) return cudaErrorInvalidResourceHandle;
+    if (w.dependent && !simt_set.dependent) need_kernel_ahead(s);
     if (s->captured) {
-        std::vector<node> &nodes = s->captured->g->nodes;
-        nodes.push_back({std::move(w), s->tails});
+        std::deque<node> &nodes = s->captured->g->nodes;
+        nodes.push_back({std::move(w), s->tails, s});
         s->tails = {static_cast<int>(nodes.size()) - 1};
         return cudaSuccess;
     }
@@ -228,7 +252,7 @@ static cudaError_t ended(const call &here)
 
 static cudaError_t new_stream(cudaStream_t *out, bool blocking)
 {
-    stream *s = new stream{device_current(), blocking, {}, nullptr, nullptr, {}};
+    stream *s = new stream{device_current(), blocking, {}, nullptr, nullptr, {}, WORK_EVENT, nullptr};
     all_streams().push_back(s);
     live_add("streams", 1);
     *out = reinterpret_cast<cudaStream_t>(s);
@@ -267,7 +291,10 @@ void queue_launch(launch k, cudaStream_t s, cudaError_t *e)
 {
     char shape[64];
     snprintf(shape, sizeof shape, "kernel");
-    *e = enqueue(s, {WORK_KERNEL, shape, [k = std::move(k)]() { launch_checked(k); }});
+    const bool dependent = k.dependent;
+    work w = {WORK_KERNEL, shape, [k = std::move(k)]() { launch_checked(k); }};
+    w.dependent = dependent;
+    *e = enqueue(s, std::move(w));
 }
 
 } // namespace simt

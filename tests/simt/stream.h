@@ -24,18 +24,19 @@ struct operation {
 };
 
 /* A node of a graph runs after the nodes whose numbers it lists. */
+struct stream;
 struct node {
     work w;
     std::vector<int> after;
+    const stream *by; /* put it in */
 };
 struct graph {
-    std::vector<node> nodes;
+    std::deque<node> nodes; /* which keep their addresses: their handles */
 };
 struct executable {
     std::shared_ptr<graph> g;
 };
 
-struct stream;
 struct capture {
     cudaStreamCaptureMode mode;
     std::thread::id thread; /* that began it */
@@ -51,6 +52,8 @@ struct stream {
     point_ref tail;
     capture *captured;
     std::vector<int> tails; /* nodes that the next captured one runs after */
+    work_kind last;         /* put into it */
+    chain_ref chain;        /* of its last kernel that ran */
 };
 
 struct event {
@@ -64,6 +67,7 @@ struct event {
 stream *stream_of(cudaStream_t handle);   /* NULL: not a stream */
 std::vector<stream *> &all_streams(void); /* without the default one */
 void drain(stream *s);
+bool is_kernel(work_kind kind);
 std::vector<int> graph_order(const graph &g);
 
 } // namespace simt

@@ -42,6 +42,64 @@ static void captures_forbid_what_cannot_be_replayed(void **state)
     CUDA_OK(cudaFree(x));
 }
 
+/* The type of the one node that the next of a captured stream would run after; -1: there are
+   `count` of them. */
+static int type_ahead(cudaStream_t s, size_t count)
+{
+    enum cudaStreamCaptureStatus status;
+    enum cudaGraphNodeType type;
+    const cudaGraphNode_t *ahead;
+    const cudaGraphEdgeData *edges;
+    size_t found;
+    CUDA_OK(cudaStreamGetCaptureInfo(s, &status, NULL, NULL, &ahead, &edges, &found));
+    assert_int_equal(found, count);
+    if (found != 1) return -1;
+    assert_int_equal(status, cudaStreamCaptureStatusActive);
+    assert_int_equal(edges[0].type, cudaGraphDependencyTypeDefault);
+    CUDA_OK(cudaGraphNodeGetType(ahead[0], &type));
+    return (int)type;
+}
+
+static void nothing(void *data) { (void)data; }
+
+static void captures_tell_what_comes_before(void **state)
+{
+    (void)state;
+    cudaStream_t s, beside;
+    cudaGraph_t graph;
+    cudaEvent_t fork, join;
+    float *x = device_copy(NULL, N * 4);
+    CUDA_OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    CUDA_OK(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking));
+    CUDA_OK(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
+    CUDA_OK(cudaEventCreateWithFlags(&join, cudaEventDisableTiming));
+    assert_int_equal(type_ahead(s, 0), -1);
+    CUDA_OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    assert_int_equal(type_ahead(s, 0), -1);
+    CUDA_OK(simt_test_fill(x, N, 1, s));
+    assert_int_equal(type_ahead(s, 1), cudaGraphNodeTypeKernel);
+    CUDA_OK(cudaMemsetAsync(x, 0, 4, s));
+    assert_int_equal(type_ahead(s, 1), cudaGraphNodeTypeMemset);
+    CUDA_OK(cudaLaunchHostFunc(s, nothing, NULL));
+    assert_int_equal(type_ahead(s, 1), cudaGraphNodeTypeHost);
+    CUDA_OK(cudaMemcpyAsync(x, x + 8, 4, cudaMemcpyDeviceToDevice, s));
+    assert_int_equal(type_ahead(s, 1), cudaGraphNodeTypeMemcpy);
+    CUDA_OK(cudaEventRecord(fork, s));
+    CUDA_OK(cudaStreamWaitEvent(beside, fork, 0));
+    CUDA_OK(simt_test_fill(x, N / 2, 1, beside));
+    CUDA_OK(simt_test_fill(x + N / 2, N / 2, 1, s));
+    CUDA_OK(cudaEventRecord(join, beside));
+    CUDA_OK(cudaStreamWaitEvent(s, join, 0));
+    assert_int_equal(type_ahead(s, 2), -1);
+    CUDA_OK(cudaStreamEndCapture(s, &graph));
+    CUDA_OK(cudaGraphDestroy(graph));
+    CUDA_OK(cudaEventDestroy(fork));
+    CUDA_OK(cudaEventDestroy(join));
+    CUDA_OK(cudaStreamDestroy(s));
+    CUDA_OK(cudaStreamDestroy(beside));
+    CUDA_OK(cudaFree(x));
+}
+
 static int synced_device;
 
 static void *allocate(void *answer)
@@ -103,6 +161,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         device_test(captures_forbid_what_cannot_be_replayed),
+        device_test(captures_tell_what_comes_before),
         device_test(captures_are_of_a_thread_and_a_device),
     };
     return device_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;

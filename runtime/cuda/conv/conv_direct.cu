@@ -6,6 +6,7 @@
    cache but for the first. Sums run over taps, then channels, each step one fused multiply-add. */
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/gemm/epilogue.cuh"
 
 #include <string.h>
@@ -48,6 +49,7 @@ template <typename T, int V> struct alignas(sizeof(T) * V) lot {
 /* V filters from c on, of one output position. */
 template <typename T, int V> static __global__ void direct_each(pare_cuda_direct d)
 {
+    pare_dependent_begin();
     typedef typename direct_of<T>::weight weight;
     const pare_cuda_gemm_args &p = d.p;
     const operands o = operands_of(p, 0);
@@ -94,6 +96,7 @@ SIMT_INLINE int add_product(int sum, int x, int w) { return sum + x * w; }
 template <typename T, int KERNEL, int STRIDE>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 2) depthwise_strip(pare_cuda_direct d)
 {
+    pare_dependent_begin();
     typedef typename direct_of<T>::weight weight;
     typedef typename direct_of<T>::sum sum;
     enum { PIXELS = (STRIP - 1) * STRIDE + KERNEL };
@@ -165,9 +168,9 @@ template <typename T> static cudaError_t type_launch(const pare_cuda_direct *d, 
     const int v = d->four ? 4 : 1;
     dim3 grid = pare_cuda_grid(d->p.rows * (d->p.columns / v));
     if (d->four)
-        SIMT_LAUNCH((direct_each<T, 4>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *d);
+        PARE_LAUNCH_DEPENDENT((direct_each<T, 4>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *d);
     else
-        SIMT_LAUNCH((direct_each<T, 1>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *d);
+        PARE_LAUNCH_DEPENDENT((direct_each<T, 1>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *d);
     return cudaGetLastError();
 }
 
@@ -177,13 +180,13 @@ static cudaError_t strip_launch(const pare_cuda_direct *d, cudaStream_t stream)
     dim3 grid = pare_cuda_grid(d->places), block(PARE_CUDA_BLOCK);
     const bool three = d->p.in.kernel_width == 3, one = d->p.in.stride[0] == 1;
     if (three && one)
-        SIMT_LAUNCH((depthwise_strip<T, 3, 1>), grid, block, 0, stream, *d);
+        PARE_LAUNCH_DEPENDENT((depthwise_strip<T, 3, 1>), grid, block, 0, stream, *d);
     else if (three)
-        SIMT_LAUNCH((depthwise_strip<T, 3, 2>), grid, block, 0, stream, *d);
+        PARE_LAUNCH_DEPENDENT((depthwise_strip<T, 3, 2>), grid, block, 0, stream, *d);
     else if (one)
-        SIMT_LAUNCH((depthwise_strip<T, 5, 1>), grid, block, 0, stream, *d);
+        PARE_LAUNCH_DEPENDENT((depthwise_strip<T, 5, 1>), grid, block, 0, stream, *d);
     else
-        SIMT_LAUNCH((depthwise_strip<T, 5, 2>), grid, block, 0, stream, *d);
+        PARE_LAUNCH_DEPENDENT((depthwise_strip<T, 5, 2>), grid, block, 0, stream, *d);
     return cudaGetLastError();
 }
 

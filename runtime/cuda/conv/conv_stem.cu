@@ -177,6 +177,7 @@ static __global__ void __launch_bounds__(T::THREADS, BLOCKS)
     const operands o = operands_of(p, 0, BYTES, BYTES, BYTES);
     char *room = reinterpret_cast<char *>(shared);
     const int n0 = (int)blockIdx.y * T::BN, column = (int)threadIdx.x;
+    simt_dependency_wait();
     const column_constants mine = constants_read<sum>(p, o, n0 + column, column < T::BN);
     weights_bring<T>(p, o, shared, r.w_chunks, BYTES);
     PARE_ROLLED for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x)
@@ -202,6 +203,7 @@ static __global__ void __launch_bounds__(T::THREADS, BLOCKS)
         clamp_make<KIND, T, END>(p, clamp, sums, mine, room + r.y);
         positions_store<T, BYTES>(p, o.y + n0 * BYTES, room + r.y, at);
     }
+    simt_dependents_launch();
 }
 
 /* --- launch --- */
@@ -236,8 +238,9 @@ static cudaError_t stem_launch(const pare_cuda_gemm_args *p, const tile_clamp &c
     auto kernel = stem_tile<KIND, T, END>;
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, r.all);
     if (error != cudaSuccess) return error;
-    SIMT_LAUNCH(kernel, dim3(blocks_of(tiles), (unsigned)(p->columns / T::BN)), dim3(T::THREADS),
-                (size_t)r.all, stream, *p, clamp, tiles, pare_cuda_fast_divisor_of(r.x_pixels));
+    PARE_LAUNCH_DEPENDENT(kernel, dim3(blocks_of(tiles), (unsigned)(p->columns / T::BN)),
+                          dim3(T::THREADS), (size_t)r.all, stream, *p, clamp, tiles,
+                          pare_cuda_fast_divisor_of(r.x_pixels));
     return cudaGetLastError();
 }
 

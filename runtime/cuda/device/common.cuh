@@ -11,7 +11,7 @@ enum { PARE_CUDA_BLOCK = 256, PARE_CUDA_MOST_BLOCKS = 132 * 16 };
 
 SIMT_INLINE float pare_to_f32(float x) { return x; }
 SIMT_INLINE float pare_to_f32(__half x) { return __half2float(x); }
-SIMT_INLINE float pare_to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
+SIMT_INLINE float pare_to_f32(__nv_bfloat16 x) { return simt_bf16_to_f32(x); }
 
 /* Rounds to nearest even; beyond the type's largest becomes infinite. */
 SIMT_INLINE void pare_store_f32(float *y, float v) { *y = v; }

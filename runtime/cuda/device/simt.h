@@ -100,6 +100,15 @@ SIMT_INLINE unsigned simt_xor_or(unsigned a, unsigned b, unsigned where)
     return r;
 }
 
+/* As __bfloat162float, by moving bits on all GPUs: from compute capability 9.0 on that one
+   converts, which takes an instruction more of each second number of a word. */
+SIMT_INLINE float simt_bf16_to_f32(__nv_bfloat16 v)
+{
+    float r;
+    asm("mov.b32 %0, {0, %1};" : "=f"(r) : "h"(__bfloat16_as_ushort(v)));
+    return r;
+}
+
 /* --- tensor cores: PTX ISA, "Matrix fragments for mma.m16n8k32", "... m16n8k16" and
    "... m16n8k8" --- */
 

@@ -2,6 +2,7 @@
 /* Streams, pinned memory, graphs and events. The current GPU is a property of the calling thread,
    so each entry that makes something sets it first. */
 #include "runtime/cuda/device/stream.h"
+#include "runtime/cuda/device/dependent.h"
 #include "runtime/cuda/device/device_parts.h"
 #include "runtime/cuda/device/error.h"
 
@@ -80,6 +81,7 @@ static pare_status capture_begin(pare_ctx *ctx, pare_stream *stream)
     PARE_CUDA_TRY(ctx, cudaSetDevice(stream->device->index));
     PARE_CUDA_TRY(
         ctx, cudaStreamBeginCapture(pare_cuda_stream(stream), cudaStreamCaptureModeThreadLocal));
+    pare_cuda_capture_begins();
     return PARE_OK;
 }
 
@@ -140,6 +142,7 @@ static pare_status event_mark(pare_ctx *ctx, pare_stream *stream, pare_event *ev
 static pare_status event_wait(pare_ctx *ctx, pare_stream *stream, pare_event *event)
 {
     PARE_CUDA_TRY(ctx, cudaStreamWaitEvent(pare_cuda_stream(stream), event->event, 0));
+    pare_cuda_stream_joins(pare_cuda_stream(stream));
     return PARE_OK;
 }
 

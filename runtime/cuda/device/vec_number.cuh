@@ -124,12 +124,13 @@ SIMT_INLINE void vec_store_doubles(void *data, pare_dtype type, int64_t at, cons
 }
 
 /* In a launcher of (const pare_cuda_iterator *w, ..., cudaStream_t stream): `wide`, for `width`
-   neighbours a thread, where they are that, else `narrow`, for one. */
+   neighbours a thread, where they are that, else `narrow`, for one. Both begin with
+   pare_dependent_begin(). */
 #define PARE_ITERATOR_LAUNCH_VEC(width, wide, narrow, ...)                                         \
     do {                                                                                           \
         if (pare_cuda_iterator_vectorizes(w, width))                                               \
-            SIMT_LAUNCH(wide, pare_cuda_grid(w->walk.count / (width)), dim3(PARE_CUDA_BLOCK), 0,   \
-                        stream, *w, ##__VA_ARGS__);                                                \
+            PARE_LAUNCH_DEPENDENT(wide, pare_cuda_grid(w->walk.count / (width)),                   \
+                                  dim3(PARE_CUDA_BLOCK), 0, stream, *w, ##__VA_ARGS__);            \
         else                                                                                       \
             PARE_ITERATOR_LAUNCH(narrow, ##__VA_ARGS__);                                           \
     } while (0)

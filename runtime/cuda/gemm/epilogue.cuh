@@ -226,7 +226,7 @@ SIMT_INLINE float clamped(float v, const tile_clamp &l)
 SIMT_INLINE float2 pair_read(__half2 v) { return make_float2(__low2float(v), __high2float(v)); }
 SIMT_INLINE float2 pair_read(__nv_bfloat162 v)
 {
-    return make_float2(__low2float(v), __high2float(v));
+    return make_float2(pare_to_f32(v.x), pare_to_f32(v.y));
 }
 
 template <int TO> struct pair_of {

@@ -3,6 +3,7 @@
    that chunks of 16 bytes cannot bring (channels that are fewer, transposed windows, many taps) are
    gathered in copies of 4, or element by element. Where depth is split, each part's sums go to
    memory and are added in order of depth. */
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/gemm/epilogue.cuh"
 
 /* The smallest tile, its steps not unrolled: what gathers is long. */
@@ -68,6 +69,7 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::BLOCKS)
         rows_gather<KIND>(p, o.x, places, chunk_at * PARE_CUDA_CHUNK, to);
         columns_fetch<tile>(w, to + tile::BM * ROW, ahead, chunk_at < part.end);
     };
+    simt_dependency_wait();
     stages_fill(part.steps, fetch);
     accumulators_clear(sums);
     mainloop<tile>(
@@ -77,6 +79,7 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::BLOCKS)
             columns_advance<tile>(w, 1);
         },
         [&](const uint4 *stage) { mma_stage(sums, stage); });
+    simt_dependents_launch();
     if (p.splits > 1)
         partial_finish<KIND, tile>(p, sums, t.batch, t.split, t.m0, t.n0);
     else
@@ -86,6 +89,7 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::BLOCKS)
 /* Adds the parts of split depths in their order. */
 template <typename SUM> static __global__ void gemm_join(pare_cuda_gemm_args p)
 {
+    pare_dependent_begin();
     const int64_t all = p.rows * p.columns;
     const int batch = (int)blockIdx.y;
     const SUM *partial = static_cast<const SUM *>(p.partial) + batch * all;
@@ -109,7 +113,7 @@ static cudaError_t gather_launch(const pare_cuda_gemm_args *p, cudaStream_t stre
     dim3 grid(pare_cuda_blocks((p->rows + tile::BM - 1) / tile::BM),
               pare_cuda_blocks_beside((p->columns + tile::BN - 1) / tile::BN),
               pare_cuda_blocks_beside((int64_t)p->batches * p->splits));
-    SIMT_LAUNCH(kernel, grid, dim3(tile::THREADS), (size_t)bytes, stream, *p);
+    PARE_LAUNCH_DEPENDENT(kernel, grid, dim3(tile::THREADS), (size_t)bytes, stream, *p);
     return cudaGetLastError();
 }
 
@@ -132,7 +136,7 @@ static cudaError_t join_launch(const pare_cuda_gemm_args *p, cudaStream_t stream
 {
     dim3 grid = pare_cuda_grid(p->rows * p->columns);
     grid.y = pare_cuda_blocks_beside(p->batches);
-    SIMT_LAUNCH((gemm_join<SUM>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *p);
+    PARE_LAUNCH_DEPENDENT((gemm_join<SUM>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *p);
     return cudaGetLastError();
 }
 

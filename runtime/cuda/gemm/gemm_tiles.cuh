@@ -4,6 +4,7 @@
 #ifndef PARE_RUNTIME_CUDA_GEMM_GEMM_TILES_CUH
 #define PARE_RUNTIME_CUDA_GEMM_GEMM_TILES_CUH
 
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/gemm/epilogue.cuh"
 
 template <int KIND, typename T, template <typename> class ROWS, int END>
@@ -22,6 +23,7 @@ static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
                                    REGISTERS ? (int)BYTES : bytes_of(p.epilogue.z_type));
     const k_range part = k_range_of(p, BYTES, t.split, SPLITS);
     const int column = (int)threadIdx.x;
+    simt_dependency_wait();
     column_constants mine = {0, 0, 0};
     if (REGISTERS) mine = constants_read<sum>(p, o, t.n0 + column, column < t.columns);
     char *room = reinterpret_cast<char *>(shared);
@@ -34,6 +36,7 @@ static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     accumulators<KIND, T> sums;
     tile_mainloop<KIND, T, ROWS, REGISTERS && BYTES == 1>(sums, p, o, shared, t, part,
                                                           (int)(0u - (unsigned)mine.shift));
+    simt_dependents_launch();
     if constexpr (END == EPILOGUE_PARTIAL)
         partial_finish<KIND, T>(p, sums, t.batch, t.split, t.m0, t.n0);
     else if constexpr (END == EPILOGUE_ANY)
@@ -138,7 +141,7 @@ static cudaError_t tile_launch(const pare_cuda_gemm_args *p, cudaStream_t stream
               pare_cuda_blocks_beside((int64_t)p->batches * p->splits));
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, bytes);
     if (error != cudaSuccess) return error;
-    SIMT_LAUNCH(kernel, grid, dim3(T::THREADS), (size_t)bytes, stream, *p, clamp);
+    PARE_LAUNCH_DEPENDENT(kernel, grid, dim3(T::THREADS), (size_t)bytes, stream, *p, clamp);
     return cudaGetLastError();
 }
 

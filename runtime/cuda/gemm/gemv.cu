@@ -8,6 +8,7 @@
    adds chunks in order; then lanes are added in pairs. Which lane has what depends on the format
    alone: a row's sum is the same whatever rows are beside it. Where groups end within chunks,
    numbers are scaled one by one. */
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/gemm/weights.cuh"
 
 enum { WARPS = 4, THREADS = WARPS * 32, COLUMNS = 2, WORDS = 4 };
@@ -97,6 +98,7 @@ SIMT_INLINE uint4 chunk_at(const char *column, int64_t at, int64_t end)
 template <int W, int ROWS, bool WHOLE>
 static __global__ void __launch_bounds__(THREADS) gemv_rows(pare_cuda_gemm_args p)
 {
+    simt_dependency_wait();
     enum { CHUNK = weight_of<W>::CHUNK, PIECE = 32 * CHUNK, BYTES = 32 * PARE_CUDA_CHUNK };
     SIMT_SHARED(float4, xs, [ROWS][32][CHUNK / 4 + 1]);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -129,6 +131,7 @@ static __global__ void __launch_bounds__(THREADS) gemv_rows(pare_cuda_gemm_args 
         const int k = k0 + lane * CHUNK;
         if (k < p.depth) chunk_add<W, ROWS, WHOLE>(p, now, row, k, xs, acc);
     }
+    simt_dependents_launch();
     float mine = 0;
     PARE_UNROLL for (int c = 0; c < COLUMNS; c++) PARE_UNROLL for (int r = 0; r < ROWS; r++)
     {
@@ -167,7 +170,7 @@ static cudaError_t rows_launch(const pare_cuda_gemm_args *p, cudaStream_t stream
 {
     dim3 grid((unsigned)((p->columns + WARPS * COLUMNS - 1) / (WARPS * COLUMNS)),
               pare_cuda_blocks_beside((p->rows + ROWS - 1) / ROWS));
-    SIMT_LAUNCH((gemv_rows<W, ROWS, WHOLE>), grid, dim3(THREADS), 0, stream, *p);
+    PARE_LAUNCH_DEPENDENT((gemv_rows<W, ROWS, WHOLE>), grid, dim3(THREADS), 0, stream, *p);
     return cudaGetLastError();
 }
 

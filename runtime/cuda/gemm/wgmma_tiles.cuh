@@ -415,10 +415,14 @@ static __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
         simt_mbar_publish();
         simt_tma_prefetch(&xm), simt_tma_prefetch(&wm), simt_tma_prefetch(&ym);
     }
+    simt_dependency_wait();
     __syncthreads();
     if (threadIdx.x >= 256) {
         simt_registers_give<V::REGISTERS_FILL>();
-        if (threadIdx.x == 256) stages_produce<V>(p, walk, &xm, &wm, shared);
+        if (threadIdx.x == 256) {
+            stages_produce<V>(p, walk, &xm, &wm, shared);
+            simt_dependents_launch();
+        }
         __syncwarp();
     } else {
         simt_registers_take<V::REGISTERS_SUM>();
@@ -552,8 +556,8 @@ static cudaError_t variant_launch(const pare_cuda_gemm_args *p, cudaStream_t str
     if (error != cudaSuccess) return error;
     if (!maps_make<V>(*p, &x, &w, &y, &z)) return cudaErrorInvalidValue;
     const int tiles = walk.tiles_m * walk.tiles_n, most = processors * V::BLOCKS;
-    SIMT_LAUNCH(kernel, dim3((unsigned)(tiles < most ? tiles : most)), dim3(V::THREADS),
-                (size_t)V::SHARED, stream, x, w, y, z, *p, clamp, walk);
+    PARE_LAUNCH_DEPENDENT(kernel, dim3((unsigned)(tiles < most ? tiles : most)), dim3(V::THREADS),
+                          (size_t)V::SHARED, stream, x, w, y, z, *p, clamp, walk);
     return cudaGetLastError();
 }
 

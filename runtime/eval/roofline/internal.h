@@ -7,8 +7,11 @@
 #include "runtime/ops/product.h"
 
 #define PARE_LAUNCH_SECONDS 1.2e-6 /* of a kernel in a CUDA graph */
-#define PARE_ISSUE          0.85   /* instructions a cycle and scheduler that kernels reach */
-#define PARE_MMA_SYNC       0.62   /* of wgmma's rate (arXiv 2402.13499, 2501.12084) */
+/* The same where both kernels take part in programmatic dependent launch. Assumed, a half: NVIDIA's
+   documentation has no figure, and none was measured. */
+#define PARE_OVERLAP_SECONDS 0.6e-6
+#define PARE_ISSUE           0.85 /* instructions a cycle and scheduler that kernels reach */
+#define PARE_MMA_SYNC        0.62 /* of wgmma's rate (arXiv 2402.13499, 2501.12084) */
 
 /* counts.c: a kernel's instructions for sm_90, as tests/cuda/sass.py counts them. */
 typedef struct pare_sass {
@@ -93,6 +96,9 @@ pare_status pare_matmul_predict(const pare_roofline_maker *m, const pare_prep *p
    not know what computes it. */
 bool pare_conv_train_predict(const pare_roofline_maker *m, const pare_prep *prep, pare_op_id op,
                              pare_roofline_step *out);
+/* overlap.c: a step's launches behind kernels that it need not wait for to begin, its own and that
+   of the step ahead (NULL: none), become shorter. */
+void pare_overlap_apply(const pare_roofline_step *ahead, pare_roofline_step *s);
 /* attention.c */
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out);

@@ -17,6 +17,7 @@ static pare_status step_add(pare_roofline *r, const pare_roofline_maker *m, cons
     pare_roofline_step *s = &r->step[r->count];
     PARE_TRY(pare_ctx_poll(r->ctx));
     PARE_TRY(pare_step_predict(m, node, s));
+    pare_overlap_apply(r->count ? s - 1 : NULL, s);
     r->seconds += s->seconds;
     r->count++;
     return PARE_OK;
