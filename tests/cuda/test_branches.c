@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nets with branches, in two streams of the device against one: the same bytes, whatever runs
+   first, and no memory that two branches share. Planted: a fork or a join without its wait, tensors
+   and scratch that both streams write. */
+#include "formats/onnx.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/exec/runner.h"
+#include "tests/passes/graph_case.h"
+#include "tests/simt/testing.h"
+
+enum { ROWS = 2, WIDTH = 16, RUNS = 4 };
+
+typedef struct branch_net {
+    graph_case g;
+    pare_device *device;
+    pare_plan *plan, *plain; /* in two streams, in one */
+    pare_input_shape shape;
+} branch_net;
+
+static void check(branch_net *n, pare_status st)
+{
+    if (st != PARE_OK) fail_msg("%s", n->g.ctx.message);
+}
+
+/* --- nets --- */
+
+static void weights(branch_net *n, const char *name, int rank, const int64_t *dims)
+{
+    static uint32_t seed = 5;
+    float w[4096];
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++) count *= dims[i];
+    assert_true(count <= 4096);
+    for (int64_t i = 0; i < count; i++) w[i] = (float)(test_random(&seed) % 1000) / 2000 - 0.25f;
+    graph_floats(&n->g, name, rank, dims, w);
+}
+
+static void net_open(branch_net *n, int rank, const int64_t *dims)
+{
+    memset(n, 0, sizeof *n);
+    graph_open(&n->g, 17);
+    n->shape = (pare_input_shape){"x", {.rank = rank}};
+    memcpy(n->shape.shape.dim, dims, (size_t)rank * sizeof *dims);
+    graph_input(&n->g, "x", PARE_f32, rank, dims);
+}
+
+static void rows_open(branch_net *n) { net_open(n, 2, (int64_t[]){ROWS, WIDTH}); }
+
+static void product(branch_net *n, const char *in, const char *out)
+{
+    char name[64], both[128];
+    snprintf(name, sizeof name, "w_%s", out);
+    weights(n, name, 2, (int64_t[]){WIDTH, WIDTH});
+    snprintf(both, sizeof both, "%s %s", in, name);
+    graph_node(&n->g, "MatMul", both, out);
+}
+
+/* Of 8 channels, over a window of so many pixels squared. */
+static void convolution(branch_net *n, const char *in, const char *out, int channels, int window)
+{
+    char name[64], both[128];
+    snprintf(name, sizeof name, "w_%s", out);
+    weights(n, name, 4, (int64_t[]){8, channels, window, window});
+    snprintf(both, sizeof both, "%s %s", in, name);
+    pare_node *node = graph_node(&n->g, "Conv", both, out);
+    const int64_t pads[4] = {window / 2, window / 2, window / 2, window / 2};
+    const pare_attr pad = {.name = "pads", .kind = PARE_ATTR_INTS, .count = 4, .ints = pads};
+    assert_int_equal(pare_node_set_attr(node, &pad), PARE_OK);
+}
+
+static void attribute(pare_node *node, const char *name, int64_t value)
+{
+    const pare_attr a = {.name = name, .kind = PARE_ATTR_INT, .i = value};
+    assert_int_equal(pare_node_set_attr(node, &a), PARE_OK);
+}
+
+static void make_shortcut(branch_net *n)
+{
+    rows_open(n);
+    product(n, "x", "stem");
+    product(n, "stem", "a1");
+    product(n, "a1", "a2");
+    product(n, "stem", "b");
+    graph_node(&n->g, "Mul", "a2 b", "joined");
+    product(n, "joined", "y");
+    graph_output(&n->g, "y");
+}
+
+static void make_inception(branch_net *n)
+{
+    net_open(n, 4, (int64_t[]){1, 3, 9, 9});
+    convolution(n, "x", "stem", 3, 3);
+    convolution(n, "stem", "a", 8, 1);
+    convolution(n, "stem", "b1", 8, 1);
+    convolution(n, "b1", "b2", 8, 3);
+    convolution(n, "stem", "c1", 8, 1);
+    convolution(n, "c1", "c2", 8, 5);
+    pare_node *pool = graph_node(&n->g, "MaxPool", "stem", "p");
+    const int64_t kernel[2] = {3, 3}, pads[4] = {1, 1, 1, 1};
+    const pare_attr k = {.name = "kernel_shape",
+                         .kind = PARE_ATTR_INTS,
+                         .count = 2,
+                         .ints = kernel},
+                    p = {.name = "pads", .kind = PARE_ATTR_INTS, .count = 4, .ints = pads};
+    assert_int_equal(pare_node_set_attr(pool, &k), PARE_OK);
+    assert_int_equal(pare_node_set_attr(pool, &p), PARE_OK);
+    convolution(n, "p", "d", 8, 1);
+    attribute(graph_node(&n->g, "Concat", "a b2 c2 d", "y"), "axis", 1);
+    graph_output(&n->g, "y");
+}
+
+static void make_squeeze(branch_net *n)
+{
+    net_open(n, 4, (int64_t[]){1, 3, 9, 9});
+    convolution(n, "x", "s", 3, 1);
+    graph_node(&n->g, "Relu", "s", "stem");
+    convolution(n, "stem", "a", 8, 1);
+    graph_node(&n->g, "Relu", "a", "ra");
+    convolution(n, "stem", "b", 8, 3);
+    graph_node(&n->g, "Relu", "b", "rb");
+    attribute(graph_node(&n->g, "Concat", "ra rb", "joined"), "axis", 1);
+    convolution(n, "joined", "y", 16, 1);
+    graph_output(&n->g, "y");
+}
+
+/* A fork in each of two branches. */
+static void make_nested(branch_net *n)
+{
+    rows_open(n);
+    product(n, "x", "a");
+    product(n, "x", "b");
+    product(n, "a", "a1");
+    product(n, "a", "a2");
+    product(n, "b", "b1");
+    product(n, "b", "b2");
+    graph_node(&n->g, "Mul", "a1 a2", "a3");
+    graph_node(&n->g, "Mul", "b1 b2", "b3");
+    graph_node(&n->g, "Sub", "a3 b3", "y");
+    graph_output(&n->g, "y");
+}
+
+/* What one branch makes is an output of the graph, and not read again. */
+static void make_ends(branch_net *n)
+{
+    rows_open(n);
+    product(n, "x", "a1");
+    product(n, "a1", "y");
+    product(n, "x", "b1");
+    product(n, "b1", "z");
+    graph_output(&n->g, "y");
+    graph_output(&n->g, "z");
+    graph_output(&n->g, "b1");
+}
+
+/* Both branches read the same bytes, one under another shape. */
+static void make_alias(branch_net *n)
+{
+    rows_open(n);
+    graph_ints(&n->g, "flat", 1, (int64_t[]){1}, (int64_t[]){-1});
+    graph_ints(&n->g, "rows", 1, (int64_t[]){2}, (int64_t[]){-1, WIDTH});
+    product(n, "x", "stem");
+    graph_node(&n->g, "Reshape", "stem flat", "under");
+    graph_node(&n->g, "Exp", "under", "a1");
+    graph_node(&n->g, "Reshape", "a1 rows", "a2");
+    product(n, "a2", "a3");
+    product(n, "stem", "b1");
+    product(n, "b1", "b2");
+    graph_node(&n->g, "Sub", "a3 b2", "y");
+    graph_output(&n->g, "y");
+}
+
+/* The last reader of the fork's tensor may take its memory, which the other branch reads. */
+static void make_in_place(branch_net *n)
+{
+    rows_open(n);
+    product(n, "x", "stem");
+    product(n, "stem", "a1");
+    product(n, "a1", "a2");
+    graph_node(&n->g, "Exp", "stem", "b1");
+    product(n, "b1", "b2");
+    product(n, "b2", "b3");
+    graph_node(&n->g, "Sub", "a2 b3", "y");
+    graph_output(&n->g, "y");
+}
+
+/* A root in f64, which the host computes, in one of the branches. */
+static void make_host(branch_net *n)
+{
+    rows_open(n);
+    product(n, "x", "a1");
+    product(n, "x", "b1");
+    graph_node(&n->g, "Abs", "b1", "b2");
+    attribute(graph_node(&n->g, "Cast", "b2", "b3"), "to", 11);
+    graph_node(&n->g, "Sqrt", "b3", "b4");
+    attribute(graph_node(&n->g, "Cast", "b4", "b5"), "to", 1);
+    product(n, "a1", "a2");
+    product(n, "b5", "b6");
+    graph_node(&n->g, "Sub", "a2 b6", "y");
+    graph_output(&n->g, "y");
+}
+
+/* Sums of more than four tensors are kept in scratch between launches. */
+static void make_scratch(branch_net *n)
+{
+    rows_open(n);
+    product(n, "x", "stem");
+    for (int b = 0; b < 2; b++) {
+        char in[128], sum[16], out[16];
+        for (int i = 0; i < 5; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "c%d%d", b, i);
+            weights(n, name, 2, (int64_t[]){ROWS, WIDTH});
+        }
+        snprintf(in, sizeof in, "stem c%d0 c%d1 c%d2 c%d3 c%d4", b, b, b, b, b);
+        snprintf(sum, sizeof sum, "s%d", b);
+        snprintf(out, sizeof out, "t%d", b);
+        graph_node(&n->g, "Sum", in, sum);
+        product(n, sum, out);
+    }
+    graph_node(&n->g, "Sub", "t0 t1", "y");
+    graph_output(&n->g, "y");
+}
+
+/* --- what must hold --- */
+
+static bool touches(const pare_step *s, int root)
+{
+    for (int i = 0; i < s->in_count; i++)
+        if (s->in[i].root == root) return true;
+    for (int i = 0; i < s->out_count; i++)
+        if (s->out[i].root == root) return true;
+    return false;
+}
+
+static bool writes(const pare_step *s, int root)
+{
+    for (int i = 0; i < s->out_count; i++)
+        if (s->out[i].root == root) return true;
+    return false;
+}
+
+static bool overlap(const pare_storage *a, const pare_storage *b)
+{
+    return a->where == PARE_AT_BUFFER && b->where == PARE_AT_BUFFER && a->bytes && b->bytes &&
+           a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+/* Two steps of a region in different streams: neither writes what the other touches, by name or by
+   address. */
+static void steps_are_apart(const pare_plan *p, const pare_step *a, const pare_step *b)
+{
+    for (int r = 0; r < p->storage_count; r++) {
+        if (!touches(a, r)) continue;
+        if (touches(b, r)) assert_false(writes(a, r) || writes(b, r));
+        for (int q = 0; q < p->storage_count; q++)
+            if (q != r && touches(b, q)) assert_false(overlap(&p->root[r], &p->root[q]));
+    }
+}
+
+static int sets_share_nothing(const pare_plan *p)
+{
+    int first = 0, regions = 0;
+    bool inside = false;
+    for (int i = 0; i < p->step_count; i++) {
+        const pare_step *s = &p->step[i];
+        if (s->forks) first = i, inside = true, regions++;
+        assert_false(s->side && !inside);
+        assert_false(inside && s->kernel->flags & PARE_KERNEL_HOST);
+        for (int k = first; inside && k < i; k++)
+            if (p->step[k].side != s->side) steps_are_apart(p, &p->step[k], s);
+        if (s->joins) inside = false;
+    }
+    assert_false(inside);
+    return regions;
+}
+
+static void plans_make(branch_net *n)
+{
+    pare_plan_options options = {.threads = 1, .device = n->device};
+    check(n, pare_plan_new(&n->g.ctx, &n->plan, n->g.model, &n->shape, 1, &options));
+    options.one_stream = true;
+    check(n, pare_plan_new(&n->g.ctx, &n->plain, n->g.model, &n->shape, 1, &options));
+    assert_int_equal(sets_share_nothing(n->plain), 0);
+}
+
+static void close_all(branch_net *n)
+{
+    pare_plan_free(n->plan);
+    pare_plan_free(n->plain);
+    pare_device_close(n->device);
+    graph_close(&n->g);
+}
+
+static void input_fill(pare_runner *r, int run)
+{
+    pare_view x = pare_runner_input(r, 0);
+    for (int64_t i = 0; i < pare_view_count(&x); i++)
+        ((float *)x.data)[i] = (float)((i + run) * 37 % 101) / 50 - 1;
+}
+
+/* The outputs of a run are those of the plan in one stream. */
+static bool is_right(branch_net *n, pare_runner *r, pare_runner *plain, int run)
+{
+    bool right = true;
+    input_fill(plain, run);
+    check(n, pare_runner_run(plain));
+    input_fill(r, run);
+    if (pare_runner_run(r) != PARE_OK) return pare_ctx_clear(&n->g.ctx), false;
+    for (int i = 0; i < pare_plan_output_count(n->plan); i++) {
+        const pare_view y = pare_runner_output(r, i), z = pare_runner_output(plain, i);
+        right = right && !memcmp(y.data, z.data, pare_view_bytes(&y));
+    }
+    return right;
+}
+
+static pare_status look(void *user, const pare_value *value, const pare_view *view)
+{
+    (void)value, (void)view;
+    ++*(int *)user;
+    return PARE_OK;
+}
+
+/* The orders that the emulation knows, and seeds of the random ones. */
+static void order_set(int which)
+{
+    simt_set.streams = (simt_streams)(which % 4);
+    simt_set.schedule = which < 4 ? SIMT_FIFO : which < 8 ? SIMT_REVERSED : SIMT_RANDOM;
+    simt_set.seed = (uint64_t)which;
+}
+enum { ORDERS = 16 };
+
+/* Runs that are not recorded, are recorded, played, watched, and played again. */
+static void orders_give_the_same(branch_net *n)
+{
+    const simt_settings usual = simt_set;
+    for (int order = 0; order < (simt_emulated() ? ORDERS : 1); order++) {
+        pare_runner *r, *plain;
+        double times[64];
+        int seen = 0;
+        order_set(order);
+        check(n, pare_runner_new(&n->g.ctx, &r, n->plan));
+        check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
+        for (int run = 0; run < RUNS; run++) assert_true(is_right(n, r, plain, run));
+        pare_runner_observe(r, look, &seen);
+        assert_true(is_right(n, r, plain, 5));
+        assert_true(seen >= pare_plan_step_count(n->plan));
+        pare_runner_observe(r, NULL, NULL);
+        pare_runner_profile(r, times);
+        assert_true(is_right(n, r, plain, 6));
+        pare_runner_profile(r, NULL);
+        assert_true(is_right(n, r, plain, 7));
+        pare_runner_free(r);
+        pare_runner_free(plain);
+    }
+    simt_set = usual;
+}
+
+static void net_is_as_in_one_stream(void (*make)(branch_net *), int regions)
+{
+    branch_net n;
+    make(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    assert_int_equal(sets_share_nothing(n.plan), regions);
+    orders_give_the_same(&n);
+    close_all(&n);
+}
+
+static void a_shortcut(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_shortcut, 1);
+}
+
+static void branches_of_an_inception(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_inception, 1);
+}
+
+static void branches_of_a_squeeze(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_squeeze, 1);
+}
+
+static void forks_in_branches(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_nested, 1);
+}
+
+static void branches_that_end_in_outputs(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_ends, 1);
+}
+
+static void another_shape_at_a_fork(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_alias, 1);
+}
+
+static void a_step_in_place_at_a_fork(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_in_place, 1);
+}
+
+static void a_step_of_the_host_in_a_branch(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_host, 2);
+}
+
+static void scratch_in_branches(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_scratch, 1);
+}
+
+/* --- planted --- */
+
+static const pare_stream_table *real;
+static int left_out; /* the wait that is left out, counted down; 0: none */
+
+static pare_status wait_or_not(pare_ctx *ctx, pare_stream *stream, pare_event *event)
+{
+    if (left_out && !--left_out) return PARE_OK;
+    return real->event_wait(ctx, stream, event);
+}
+
+typedef void (*plant_fn)(branch_net *, pare_runner *);
+
+/* Is what was planted seen, in some order, by a run step by step or by a recorded one? All memory
+   was written by a run before. */
+static bool is_caught(branch_net *n, plant_fn plant, bool recorded)
+{
+    const simt_settings usual = simt_set;
+    bool caught = false;
+    for (int order = 0; order < ORDERS && !caught; order++) {
+        pare_runner *r, *plain;
+        order_set(order);
+        check(n, pare_runner_new(&n->g.ctx, &r, n->plan));
+        check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
+        assert_true(is_right(n, r, plain, 0));
+        r->device->warm = recorded;
+        plant(n, r);
+        for (int run = 1; run < RUNS && !caught; run++) caught = !is_right(n, r, plain, run);
+        left_out = 0;
+        pare_runner_free(r);
+        pare_runner_free(plain);
+    }
+    simt_set = usual;
+    return caught;
+}
+
+static void leave_nothing(branch_net *n, pare_runner *r) { (void)n, (void)r; }
+static void leave_fork(branch_net *n, pare_runner *r) { (void)n, (void)r, left_out = 1; }
+static void leave_join(branch_net *n, pare_runner *r) { (void)n, (void)r, left_out = 2; }
+
+static void one_scratch(branch_net *n, pare_runner *r)
+{
+    for (int i = 0; i < n->plan->step_count; i++) r->call[i].scratch = r->scratch;
+}
+
+/* What the first step of the second stream writes is moved onto what the first step of a region
+   writes. */
+static void one_tensor(branch_net *n, pare_runner *r)
+{
+    const pare_view *from = NULL;
+    const void *to = NULL;
+    for (int i = 0; i < n->plan->step_count && !to; i++) {
+        const pare_step *s = &n->plan->step[i];
+        if (s->forks) from = &r->call[i].out[0];
+        if (!s->side || !from) continue;
+        to = r->call[i].out[0].data;
+        for (int k = 0; k < n->plan->step_count; k++) {
+            for (int j = 0; j < r->call[k].in_count; j++)
+                if (r->call[k].in[j].data == to)
+                    ((pare_view *)&r->call[k].in[j])->data = from->data;
+            if (r->call[k].out[0].data == to) ((pare_view *)&r->call[k].out[0])->data = from->data;
+        }
+    }
+    assert_non_null(to);
+}
+
+static void planted_in(void (*make)(branch_net *), plant_fn plant, bool in_recordings)
+{
+    branch_net n;
+    if (!simt_emulated()) skip();
+    make(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    static pare_stream_table table;
+    real = n.device->streams;
+    table = *real;
+    table.event_wait = wait_or_not;
+    n.device->streams = &table;
+    plans_make(&n);
+    assert_false(is_caught(&n, leave_nothing, false));
+    assert_true(is_caught(&n, plant, false));
+    if (in_recordings) assert_true(is_caught(&n, plant, true));
+    n.device->streams = real;
+    close_all(&n);
+}
+
+static void a_fork_that_is_not_waited_for_is_seen(void **state)
+{
+    (void)state;
+    planted_in(make_shortcut, leave_fork, true);
+}
+
+static void a_join_that_is_not_waited_for_is_seen(void **state)
+{
+    (void)state;
+    planted_in(make_shortcut, leave_join, true);
+}
+
+static void a_tensor_that_branches_share_is_seen(void **state)
+{
+    (void)state;
+    planted_in(make_shortcut, one_tensor, true);
+}
+
+static void scratch_that_branches_share_is_seen(void **state)
+{
+    (void)state;
+    planted_in(make_scratch, one_scratch, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        device_test(a_shortcut),
+        device_test(branches_of_an_inception),
+        device_test(branches_of_a_squeeze),
+        device_test(forks_in_branches),
+        device_test(branches_that_end_in_outputs),
+        device_test(another_shape_at_a_fork),
+        device_test(a_step_in_place_at_a_fork),
+        device_test(a_step_of_the_host_in_a_branch),
+        device_test(scratch_in_branches),
+        device_test(a_fork_that_is_not_waited_for_is_seen),
+        device_test(a_join_that_is_not_waited_for_is_seen),
+        device_test(a_tensor_that_branches_share_is_seen),
+        device_test(scratch_that_branches_share_is_seen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
