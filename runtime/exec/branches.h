@@ -16,6 +16,7 @@ enum { PARE_BRANCH_REACH = 64 }; /* steps of a region at most */
 
 typedef struct pare_branch_step {
     double macs, bytes; /* multiply-adds; bytes that it reads and writes */
+    double outputs;     /* elements of its first output */
     pare_dtype type;    /* it multiplies in */
     uint64_t after;     /* bit k: it and step i - 1 - k run in their order: one of them writes what
                            the other reads or writes */
@@ -27,7 +28,8 @@ typedef struct pare_branch_step {
 
 /* Chooses the regions by which the list ends the soonest, by sizes alone: the same list has the
    same regions. A step takes 5 us where it multiplies and 2 us where not, or, where that is more,
-   what its bytes and multiply-adds take of a whole GPU. Two sets side by side take the longest of
+   what its bytes and multiply-adds take of a whole GPU, multiply-adds of f32 of the part that its
+   outputs fill. Two sets side by side take the longest of
    either and of what all their bytes and multiply-adds take, and PARE_BRANCH_SECONDS. So steps that
    fill the device gain nothing, and have no region. PARE_MEMORY. */
 PARE_NODISCARD pare_status pare_branches_choose(pare_ctx *ctx, pare_branch_step *step, int count);

@@ -20,7 +20,7 @@ typedef struct branch_list {
 static void add(branch_list *l, int a, int b)
 {
     pare_branch_step *s = &l->step[l->count];
-    *s = (pare_branch_step){.macs = 1e6, .bytes = 1e5, .type = PARE_f32};
+    *s = (pare_branch_step){.macs = 1e6, .bytes = 1e5, .outputs = 1e6, .type = PARE_f32};
     if (a >= 0) s->after |= (uint64_t)1 << (l->count - 1 - a);
     if (b >= 0) s->after |= (uint64_t)1 << (l->count - 1 - b);
     l->count++;
@@ -104,8 +104,12 @@ static void steps_that_fill_the_device_stay_alone(void **state)
     regions_are(l, "--");
     for (int i = 0; i < 2; i++) l->step[i].bytes = 1e5, l->step[i].macs = 1e9;
     regions_are(l, "--");
+    for (int i = 0; i < 2; i++) l->step[i].outputs = 1e5; /* a fifth of it */
+    regions_are(l, "00*");
     for (int i = 0; i < 2; i++) l->step[i].type = PARE_s8; /* 30 times as fast */
     regions_are(l, "00*");
+    for (int i = 0; i < 2; i++) l->step[i].macs = 1e11; /* the depth is split */
+    regions_are(l, "--");
     for (int i = 0; i < 2; i++) l->step[i].macs = 0; /* too short for an event */
     regions_are(l, "--");
     free(l);
@@ -142,6 +146,7 @@ static void sets_need_nothing_of_each_other(void **state)
         for (int i = 0; i < l->count; i++) {
             l->step[i] = (pare_branch_step){.macs = rand() % 2 ? 1e3 * (rand() % 100000) : 0,
                                             .bytes = 1e2 * (rand() % 100000),
+                                            .outputs = rand() % 1000000,
                                             .type = rand() % 2 ? PARE_s8 : PARE_f32,
                                             .alone = rand() % 20 == 0,
                                             .first_stream = rand() % 20 == 0};
