@@ -272,12 +272,17 @@ static pare_status phase_times(pare_runner *r)
     return q->event_seconds(r->ctx, end[2], end[3], &p->copy_out);
 }
 
+/* Of a step that failed a part was recorded: it is not kept. */
 static pare_status segment_capture(pare_runner *r, pare_segment *s)
 {
     const pare_stream_table *q = r->plan->options.device->streams;
     PARE_TRY(q->capture_begin(r->ctx, r->device->stream));
     pare_status st = pare_runner_steps(r, s->first, s->count);
     pare_status ended = q->capture_end(r->ctx, r->device->stream, &s->captured);
+    if (st != PARE_OK && s->captured) {
+        q->drop(s->captured);
+        s->captured = NULL;
+    }
     return st != PARE_OK ? st : ended;
 }
 
