@@ -179,6 +179,18 @@ void make_host(branch_net *n)
     graph_output(&n->g, "y");
 }
 
+/* Products that cuBLAS makes, by a handle of the first stream, beside a longer chain. */
+void make_bound(branch_net *n)
+{
+    net_open(n, 3, (int64_t[]){2, WIDTH, WIDTH});
+    product(n, "x", "a1");
+    product(n, "a1", "a2");
+    product(n, "a2", "a3");
+    graph_node(&n->g, "MatMul", "x x", "b");
+    graph_node(&n->g, "Mul", "a3 b", "y");
+    graph_output(&n->g, "y");
+}
+
 /* Sums of more than four tensors are kept in scratch between launches. */
 void make_scratch(branch_net *n)
 {

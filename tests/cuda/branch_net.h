@@ -20,6 +20,7 @@ void make_ends(branch_net *n);
 void make_alias(branch_net *n);
 void make_in_place(branch_net *n);
 void make_host(branch_net *n);
+void make_bound(branch_net *n);
 void make_scratch(branch_net *n);
 void make_large(branch_net *n);
 

@@ -214,6 +214,28 @@ static void scratch_in_branches(void **state)
     net_is_as_in_one_stream(make_scratch, 1);
 }
 
+/* A kernel that is bound to a stream stays in the first one, watched or not. */
+static void a_kernel_that_is_bound_to_a_stream(void **state)
+{
+    (void)state;
+    branch_net n;
+    int bound = 0, sides = 0;
+    make_bound(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    assert_int_equal(sets_share_nothing(n.plan), 1);
+    for (int i = 0; i < n.plan->step_count; i++) {
+        const pare_step *s = &n.plan->step[i];
+        bound += s->kernel->bind != NULL;
+        sides += s->side;
+        assert_false(s->kernel->bind && s->side);
+    }
+    if (simt_emulated() && !getenv("SIMT_BLAS")) assert_int_equal(bound, 1); /* it may be absent */
+    if (bound) assert_int_equal(sides, 3);
+    orders_give_the_same(&n);
+    close_all(&n);
+}
+
 static void a_region_that_takes_too_much_memory_is_left_out(void **state)
 {
     (void)state;
@@ -408,6 +430,7 @@ int main(void)
         device_test(a_step_in_place_at_a_fork),
         device_test(a_step_of_the_host_in_a_branch),
         device_test(scratch_in_branches),
+        device_test(a_kernel_that_is_bound_to_a_stream),
         device_test(a_region_that_takes_too_much_memory_is_left_out),
         device_test(the_sample_resnet),
         device_test(every_call_that_fails_is_told),
