@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A runner's half on a device. One buffer there holds activations, inputs and scratch; the host
    holds pinned copies of inputs and outputs. Everything goes through one stream, so that its order
-   is the only synchronisation; the host waits once, at the end. */
+   is the only synchronisation, but for branches, which have a second one (side_stream.c); the host
+   waits once, at the end. */
 #include "runtime/base/size.h"
 #include "runtime/exec/runner.h"
 #include "runtime/device/samples.h"

@@ -309,6 +309,69 @@ static void every_call_that_fails_is_told(void **state)
     close_all(&n);
 }
 
+/* A timeline has every step in one stream; recordings that marks part have one, too. */
+static void timelines_and_marks_have_one_stream(void **state)
+{
+    (void)state;
+    branch_net n;
+    pare_runner *r, *plain;
+    pare_timeline *t;
+    pare_step_mark mark = {.step = 1};
+    make_shortcut(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    assert_true(r->device->apart);
+    check(&n, pare_timeline_new(&n.g.ctx, &t, n.device));
+    pare_runner_trace(r, t, 0);
+    assert_true(is_right(&n, r, plain, 3));
+    assert_false(r->device->apart);
+    pare_runner_trace(r, NULL, 0);
+    check(&n, pare_timeline_read(t));
+    assert_int_equal(pare_timeline_count(t), pare_plan_step_count(n.plan) + 2);
+    pare_timeline_free(t);
+    check(&n, n.device->streams->event_open(&n.g.ctx, n.device, &mark.event));
+    pare_runner_mark(r, &mark, 1);
+    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    assert_false(r->device->apart);
+    pare_runner_mark(r, NULL, 0);
+    n.device->streams->event_close(mark.event);
+    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    assert_true(r->device->apart);
+    pare_runner_free(r);
+    pare_runner_free(plain);
+    close_all(&n);
+}
+
+/* Two runners of one plan at once have four streams. */
+static void two_runners_have_branches_at_once(void **state)
+{
+    (void)state;
+    branch_net n;
+    pare_runner *r, *other, *plain;
+    make_shortcut(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    check(&n, pare_runner_new(&n.g.ctx, &other, n.plan));
+    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    for (int run = 0; run < RUNS; run++) {
+        input_fill(other, run + 1);
+        check(&n, pare_runner_start(other));
+        assert_true(is_right(&n, r, plain, run));
+        check(&n, pare_runner_wait(other));
+        assert_true(is_right(&n, r, plain, run + 1));
+        const pare_view y = pare_runner_output(r, 0), z = pare_runner_output(other, 0);
+        assert_memory_equal(y.data, z.data, pare_view_bytes(&y));
+    }
+    pare_runner_free(r);
+    pare_runner_free(other);
+    pare_runner_free(plain);
+    close_all(&n);
+}
+
 /* --- planted --- */
 
 static const pare_stream_table *real;
@@ -434,6 +497,8 @@ int main(void)
         device_test(a_region_that_takes_too_much_memory_is_left_out),
         device_test(the_sample_resnet),
         device_test(every_call_that_fails_is_told),
+        device_test(timelines_and_marks_have_one_stream),
+        device_test(two_runners_have_branches_at_once),
         device_test(a_fork_that_is_not_waited_for_is_seen),
         device_test(a_join_that_is_not_waited_for_is_seen),
         device_test(a_tensor_that_branches_share_is_seen),
