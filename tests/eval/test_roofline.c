@@ -8,7 +8,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -277,7 +276,7 @@ static void a_region_takes_its_longer_branch(void **state)
     graph_case g;
     pare_roofline *r;
     double sum = 0, side = 0;
-    float *w = calloc(64 * 64 * 9, sizeof *w);
+    static float w[64 * 64 * 9];
     pare_gpu_spec spec = two;
     spec.sms = 200; /* which no convolution here fills */
     fork_graph(&g, 1, w);
@@ -305,7 +304,6 @@ static void a_region_takes_its_longer_branch(void **state)
     assert_true(pare_roofline_saved(r) == 0);
     pare_roofline_free(r);
     graph_close(&g);
-    free(w);
 }
 
 /* A Conv of computed weights and its gradients, n images of 28 x 28, 3 x 3 taps. */

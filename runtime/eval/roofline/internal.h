@@ -92,14 +92,15 @@ pare_status pare_matmul_predict(const pare_roofline_maker *m, const pare_prep *p
    not know what computes it. */
 bool pare_conv_train_predict(const pare_roofline_maker *m, const pare_prep *prep, pare_op_id op,
                              pare_roofline_step *out);
+/* attention.c */
+void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                            pare_roofline_step *out);
+
 /* branches.c: region and side of each step, and the seconds that running side by side saves. */
 PARE_NODISCARD pare_status pare_branches_predict(const pare_roofline_maker *m,
                                                  const pare_node *const *node,
                                                  pare_roofline_step *step, int count,
                                                  double *saved);
-/* attention.c */
-void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
-                            pare_roofline_step *out);
 
 /* Bytes of all of a node's tensors. */
 double pare_prep_bytes(const pare_prep *prep);
