@@ -29,7 +29,7 @@ typedef struct bench_options {
     const char *percentile, *profile, *trace, *cache, *append;
     double warm_up, duration;
     int64_t iterations, streams;
-    bool no_tune, tf32;
+    bool no_tune, one_stream, tf32;
     int parallel; /* pare_parallel */
 } bench_options;
 
@@ -52,6 +52,8 @@ static const pare_option table[] = {
     PARE_OPT_OUTPUT("append", "results.csv", append,
                     "add a row for the model to a table that grows"),
     PARE_OPT_FLAG("no-tune", no_tune, "take the first kernel that can, without timing the others"),
+    PARE_OPT_FLAG("one-stream", one_stream,
+                  "let a GPU run steps one after the other, none side by side in a second stream"),
     PARE_OPT_TF32,
     PARE_OPT_FOLDER("cache", "DIR", cache,
                     "keep kernel timings here, so that the next start is fast"),
@@ -267,6 +269,7 @@ static pare_status plan_model(pare_tool *tool, const bench_options *o, const par
     const bool shared = tool->comm != NULL;
     const pare_plan_options options = {.threads = threads_of(o),
                                        .tune = !o->no_tune && !shared,
+                                       .one_stream = o->one_stream,
                                        .cache_dir = o->cache,
                                        .device = tool->device};
     if (!shared) {

@@ -48,6 +48,10 @@ static json_t *step_json(const pare_roofline_step *s)
         json_object_set_new(json, "fp16_ms", json_real(1e3 * s->seconds_f16));
         json_object_set_new(json, "slower_than_fp16", json_boolean(is_slower(s)));
     }
+    if (s->region >= 0) {
+        json_object_set_new(json, "region", json_integer(s->region));
+        json_object_set_new(json, "second_stream", json_boolean(s->side));
+    }
     return json;
 }
 
@@ -63,14 +67,18 @@ static void add_row(pare_table *rows, const pare_roofline_step *s)
         waves, 1e3 * s->seconds, half, is_slower(s) ? "<" : "");
 }
 
-/* How many steps are so: unknown to the model of time, on the host, slower than in FP16. */
+/* How many steps are so: unknown to the model of time, on the host, slower than in FP16, in the
+   second stream. */
 typedef struct tally {
-    int unknown, host, slower;
-    double unknown_seconds;
+    int unknown, host, slower, side;
+    double unknown_seconds, saved;
 } tally;
 
 static void print_tally(const tally *t)
 {
+    if (t->side)
+        pare_print(stdout, "%-14s%d steps run beside others: the sum is %.4f ms less for it\n",
+                   "branches", t->side, 1e3 * t->saved);
     if (t->slower)
         pare_print(stdout, "%-14s%d INT8 steps, marked <: the same product is faster in FP16\n",
                    "slower", t->slower);
@@ -86,7 +94,7 @@ static void print_steps(pare_tool *tool, const pare_roofline *r, const pare_gpu_
                         double samples)
 {
     pare_table rows;
-    tally t = {0};
+    tally t = {.saved = pare_roofline_saved(r)};
     json_t *steps = json_array();
     const double seconds = pare_roofline_seconds(r), rate = seconds > 0 ? samples / seconds : 0;
     pare_table_init(&rows, &tool->arena, "llllrrlrrrl");
@@ -100,6 +108,7 @@ static void print_steps(pare_tool *tool, const pare_roofline *r, const pare_gpu_
         t.unknown += !s->known && !host;
         t.unknown_seconds += s->known || host ? 0 : s->seconds;
         t.slower += is_slower(s);
+        t.side += s->side;
     }
     pare_print(stdout, "%-14s%s: predicted, not measured\n", "device", spec->title);
     pare_table_print(&rows, stdout);
@@ -107,9 +116,10 @@ static void print_steps(pare_tool *tool, const pare_roofline *r, const pare_gpu_
                samples, rate);
     print_tally(&t);
     json_object_set_new(tool->facts, "prediction",
-                        json_pack("{s:s, s:s, s:f, s:f, s:f, s:o}", "device", spec->name, "name",
-                                  spec->title, "samples", samples, "time_ms", 1e3 * seconds,
-                                  "throughput_per_s", rate, "steps", steps));
+                        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:o}", "device", spec->name,
+                                  "name", spec->title, "samples", samples, "time_ms", 1e3 * seconds,
+                                  "saved_ms", 1e3 * t.saved, "throughput_per_s", rate, "steps",
+                                  steps));
 }
 
 pare_status pare_roofline_show(pare_tool *tool, const pare_model *model, const char *device,

@@ -51,6 +51,8 @@ typedef struct pare_roofline_step {
     double waves;
     double seconds;     /* launches included */
     double seconds_f16; /* of an int8 product: the same in FP16; else 0 */
+    int region;         /* of steps that run side by side (exec/branches.h), from 0; -1: none */
+    bool side;          /* in it, in the second stream */
 } pare_roofline_step;
 
 typedef struct pare_roofline pare_roofline;
@@ -64,7 +66,9 @@ PARE_NODISCARD pare_status pare_roofline_new(pare_ctx *ctx, pare_roofline **out,
 void pare_roofline_free(pare_roofline *roofline); /* NULL is fine */
 int pare_roofline_count(const pare_roofline *roofline);
 const pare_roofline_step *pare_roofline_at(const pare_roofline *roofline, int i);
-double pare_roofline_seconds(const pare_roofline *roofline); /* the sum */
+/* The sum, less what steps side by side save. */
+double pare_roofline_seconds(const pare_roofline *roofline);
+double pare_roofline_saved(const pare_roofline *roofline);
 /* The outline that it was made from, for its outputs' shapes. */
 const pare_plan *pare_roofline_plan(const pare_roofline *roofline);
 

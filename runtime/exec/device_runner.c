@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A runner's half on a device. One buffer there holds activations, inputs and scratch; the host
    holds pinned copies of inputs and outputs. Everything goes through one stream, so that its order
-   is the only synchronisation; the host waits once, at the end. */
+   is the only synchronisation, but for branches, which have a second one (side_stream.c); the host
+   waits once, at the end. */
 #include "runtime/base/size.h"
 #include "runtime/exec/runner.h"
 #include "runtime/device/samples.h"
@@ -99,18 +100,21 @@ pare_status pare_runner_device_open(pare_runner *r)
     segments_cut(on, p, r->stream != NULL);
     on->stream = r->stream;
     if (!on->stream) PARE_TRY(d->streams->open(r->ctx, d, &on->stream));
-    size_t scratch = pare_align_up(p->scratch_bytes, 256);
+    PARE_TRY(pare_runner_side_open(r));
+    size_t scratch = pare_align_up(p->scratch_bytes, 256),
+           all = scratch + pare_align_up(p->side_scratch_bytes, 256);
     void *buffer;
     char largest[1024];
     pare_plan_largest(p, largest, sizeof largest);
-    if (!pare_add_size(p->buffer_bytes, scratch + 256, &bytes)) bytes = SIZE_MAX;
+    if (!pare_add_size(p->buffer_bytes, all + 256, &bytes)) bytes = SIZE_MAX;
     pare_status st = d->backend->alloc(r->ctx, d, &buffer, bytes);
     if (st != PARE_OK)
         return pare_fail_prefix(r->ctx, st, "%s: %zu bytes for activations%s", p->model->path,
                                 bytes, largest);
     on->buffer = buffer;
     r->scratch = on->buffer + p->buffer_bytes;
-    return can_fault(p) ? fault_open(r, p->buffer_bytes + scratch) : PARE_OK;
+    on->side_scratch = r->scratch + scratch;
+    return can_fault(p) ? fault_open(r, p->buffer_bytes + all) : PARE_OK;
 }
 
 static void pinned_free(pare_runner *r)
@@ -133,6 +137,7 @@ void pare_runner_device_close(pare_runner *r)
     pare_ctx_init(
         &quiet); /* after a run that failed, copies may still be at work on pinned memory */
     if (on->stream) (void)d->backend->sync(&quiet, on->stream);
+    pare_runner_side_close(r);
     pinned_free(r);
     for (int i = 0; on->event && i <= r->plan->step_count; i++)
         if (on->event[i]) d->streams->event_close(on->event[i]);
@@ -268,12 +273,17 @@ static pare_status phase_times(pare_runner *r)
     return q->event_seconds(r->ctx, end[2], end[3], &p->copy_out);
 }
 
+/* Of a step that failed a part was recorded: it is not kept. */
 static pare_status segment_capture(pare_runner *r, pare_segment *s)
 {
     const pare_stream_table *q = r->plan->options.device->streams;
     PARE_TRY(q->capture_begin(r->ctx, r->device->stream));
     pare_status st = pare_runner_steps(r, s->first, s->count);
     pare_status ended = q->capture_end(r->ctx, r->device->stream, &s->captured);
+    if (st != PARE_OK && s->captured) {
+        q->drop(s->captured);
+        s->captured = NULL;
+    }
     return st != PARE_OK ? st : ended;
 }
 
@@ -324,6 +334,7 @@ static pare_status steps_play(pare_runner *r)
 {
     pare_runner_device *on = r->device;
     const int end = on->first + on->count;
+    pare_runner_side_bind(r);
     if (r->observe || r->times || r->timeline || !on->warm) {
         PARE_TRY(steps_once(r, on->first, end));
         on->warm = on->warm || end == r->plan->step_count;
@@ -520,6 +531,7 @@ static pare_status start(pare_runner *r, int first, int count)
 {
     pare_status st = work_queue(r, first, count);
     if (st != PARE_OK) (void)r->plan->options.device->backend->sync(r->ctx, r->device->stream);
+    if (st != PARE_OK) pare_runner_side_sync(r);
     return name_run(r, st);
 }
 

@@ -64,6 +64,8 @@ typedef struct pare_plan_options {
     const char *cache_dir; /* timing cache, read without `tune`, too; NULL: none on disk */
     bool outline;          /* compiled as for a GPU, which need not be there: nodes, shapes and
                               memory order, no kernels and no memory; pare_plan_graph has them */
+    bool one_stream;       /* with a device: its steps run one after the other, none side by side
+                              in a second stream (branches.h) */
     bool reference;        /* plain C kernels only, no fusion: the definition of correct */
     bool keep_all;         /* every tensor of the model stays visible to observers: no fusion */
     const char *const *keep; /* tensors that must stay visible to observers and unfused */

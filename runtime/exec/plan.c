@@ -156,7 +156,7 @@ const char *pare_plan_largest(const pare_plan *plan, char *text, size_t size)
 
 size_t pare_plan_activation_bytes(const pare_plan *plan)
 {
-    return plan->buffer_bytes + plan->scratch_bytes;
+    return plan->buffer_bytes + plan->scratch_bytes + plan->side_scratch_bytes;
 }
 
 size_t pare_plan_weight_bytes(const pare_plan *plan) { return plan->weight_bytes; }

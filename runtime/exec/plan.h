@@ -41,7 +41,9 @@ typedef struct pare_step {
     size_t scratch;
     int in_count, out_count;
     pare_place *in, *out;
-    bool gathers; /* gather.c makes its output */
+    bool gathers;      /* gather.c makes its output */
+    bool side;         /* it runs in the second stream of the device (branches.h) */
+    bool forks, joins; /* the first, the last of a region */
 } pare_step;
 
 /* The part of a model that only a run can give shapes: interpreter/ runs it after the plan. */
@@ -69,6 +71,8 @@ struct pare_plan {
     bool *stays; /* (output_count): on the device */
     int input_count, output_count;
     size_t buffer_bytes, scratch_bytes;
+    size_t side_scratch_bytes; /* of the second stream */
+    bool branches;             /* some step runs in it */
     size_t weight_bytes;
     void *device_constants;
     pare_plan_stage *stage; /* (options.stages) of the whole model, or NULL */

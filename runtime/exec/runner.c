@@ -98,7 +98,7 @@ static pare_status calls_make(pare_runner *r)
                          .out_count = s->out_count,
                          .threads = p->options.threads,
                          .state = s->state,
-                         .scratch = r->scratch,
+                         .scratch = s->side ? r->device->side_scratch : r->scratch,
                          .stream = r->device ? r->device->stream : NULL,
                          .fault = r->device && s->kernel->fault ? r->device->fault : NULL,
                          .step = i};
@@ -375,7 +375,11 @@ pare_status pare_runner_steps(pare_runner *runner, int first, int count)
 {
     if (runner->observe || runner->observe_device || runner->times || runner->timeline)
         return run_watched(runner, first, count);
-    for (int i = first; i < first + count; i++) PARE_TRY(step_call(runner, i));
+    for (int i = first; i < first + count; i++) {
+        if (runner->device) PARE_TRY(pare_runner_side_fork(runner, i));
+        PARE_TRY(step_call(runner, i));
+        if (runner->device) PARE_TRY(pare_runner_side_join(runner, i));
+    }
     return PARE_OK;
 }
 

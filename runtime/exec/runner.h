@@ -63,12 +63,16 @@ enum { PARE_PHASE_ENDS = 4 }; /* of three phases, one behind the other */
 /* What a runner has on its plan's device. Inputs go up before a run, outputs come down after it. */
 struct pare_runner_device {
     pare_stream *stream;
-    pare_raw_input *raw; /* (input_count) */
-    bool *input_left;    /* (input_count) the caller puts it there */
-    bool *output_left;   /* (output_count) it is not brought down */
-    char *buffer;        /* activations, scratch, inputs */
-    pare_view *output;   /* (output_count) on the device; data NULL: nothing to bring down */
-    pare_event **event;  /* (step_count + 1), for profiles; made at the first */
+    pare_stream *side;       /* of branches; NULL: all steps run in the other one */
+    pare_event *fork, *join; /* with it */
+    void *side_scratch;      /* of steps in it */
+    bool apart;              /* calls are bound to both streams */
+    pare_raw_input *raw;     /* (input_count) */
+    bool *input_left;        /* (input_count) the caller puts it there */
+    bool *output_left;       /* (output_count) it is not brought down */
+    char *buffer;            /* activations, scratch, inputs */
+    pare_view *output;       /* (output_count) on the device; data NULL: nothing to bring down */
+    pare_event **event;      /* (step_count + 1), for profiles; made at the first */
     pare_event *phase[PARE_PHASE_ENDS]; /* before and after each phase; made at the first */
     void *seen;                         /* host copy of the tensor an observer looks at */
     size_t seen_bytes;
@@ -104,6 +108,18 @@ PARE_NODISCARD pare_status pare_runner_device_part(pare_runner *runner, int firs
  */
 PARE_NODISCARD pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out,
                                               const pare_plan *plan, pare_stream *stream);
+
+/* side_stream.c: the second stream of a runner whose plan has branches (branches.h). */
+PARE_NODISCARD pare_status pare_runner_side_open(pare_runner *runner);
+void pare_runner_side_close(pare_runner *runner); /* what was put into it is done */
+/* Before steps are run or recorded: whether the steps of branches go to it. They do not where
+   someone watches or follows single steps. */
+void pare_runner_side_bind(pare_runner *runner);
+/* Before and after step i: where the streams part, and where they meet. */
+PARE_NODISCARD pare_status pare_runner_side_fork(pare_runner *runner, int i);
+PARE_NODISCARD pare_status pare_runner_side_join(pare_runner *runner, int i);
+/* After a failure: waits for what is in it. */
+void pare_runner_side_sync(pare_runner *runner);
 
 /* microbatch.c */
 bool pare_is_slice_sum(const pare_node *node);

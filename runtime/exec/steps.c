@@ -3,6 +3,7 @@
    nodes; a root dies at the position of its last reader. */
 #include "runtime/base/ptr_map.h"
 #include "runtime/base/room.h"
+#include "runtime/exec/branches.h"
 #include "runtime/exec/gather.h"
 
 #include <string.h>
@@ -326,7 +327,7 @@ static pare_status steps_fill(maker *m)
         PARE_TRY(name_step(m, g->node[i], step_make(m, g->node[i])));
     }
     PARE_TRY(ends_place(m));
-    PARE_TRY(pare_memory_plan(p->ctx, p));
+    PARE_TRY(pare_branches_place(p));
     return p->options.device ? pare_device_place(p) : PARE_OK;
 }
 

@@ -312,6 +312,60 @@ static void nothing_is_left_out(void **state)
     graph_close(&g);
 }
 
+/* Two convolutions in a row beside one, n images of 8 x 8 pixels. */
+static void fork_graph(graph_case *g, int64_t n, float *w)
+{
+    graph_open(g, 17);
+    graph_input(g, "x", PARE_f32, 4, (int64_t[]){n, 64, 8, 8});
+    graph_floats(g, "w", 4, (int64_t[]){64, 64, 3, 3}, w);
+    graph_ints(g, "all", 1, (int64_t[]){4}, (int64_t[]){n, 64, 8, 8});
+    graph_node(g, "Relu", "x", "stem");
+    graph_node(g, "Conv", "stem w", "a");
+    graph_node(g, "Conv", "a w", "b");
+    graph_node(g, "Conv", "b w", "c");
+    graph_node(g, "Reshape", "stem all", "under");
+    graph_node(g, "Conv", "under w", "d");
+    graph_output(g, "c");
+    graph_output(g, "d");
+}
+
+/* A region takes the longer of its branches, or what all its blocks take of the SMs, and a fork. */
+static void a_region_takes_its_longer_branch(void **state)
+{
+    (void)state;
+    graph_case g;
+    pare_roofline *r;
+    double sum = 0, side = 0;
+    static float w[64 * 64 * 9];
+    pare_gpu_spec spec = two;
+    spec.sms = 200; /* which no convolution here fills */
+    fork_graph(&g, 1, w);
+    assert_int_equal(pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, &spec), PARE_OK);
+    for (int i = 0; i < pare_roofline_count(r); i++) {
+        const pare_roofline_step *s = pare_roofline_at(r, i);
+        if (!strcmp(s->op_type, "Conv")) assert_int_equal(s->region, 0);
+        assert_int_equal(s->side, s->output[0] == 'd');
+        sum += s->seconds;
+        side += s->side ? s->seconds : 0;
+    }
+    assert_true(side > 2e-6);
+    near(pare_roofline_saved(r), side - 2e-6);
+    near(pare_roofline_seconds(r), sum - side + 2e-6);
+    pare_roofline_free(r);
+    spec.sms = 1; /* which one convolution fills: launches alone overlap */
+    assert_int_equal(pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, &spec), PARE_OK);
+    assert_true(pare_roofline_saved(r) < 6e-6);
+    pare_roofline_free(r);
+    graph_close(&g);
+    fork_graph(&g, 4096, w); /* which fill it: no region */
+    assert_int_equal(pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, &spec), PARE_OK);
+    for (int i = 0; i < pare_roofline_count(r); i++)
+        assert_int_equal(pare_roofline_at(r, i)->region, -1);
+    assert_true(pare_roofline_saved(r) == 0);
+    pare_roofline_free(r);
+    graph_close(&g);
+}
+
 /* A Conv of computed weights and its gradients, n images of 28 x 28, 3 x 3 taps. */
 static void train_graph(graph_case *g, pare_dtype type, int64_t n, int64_t c, int64_t m,
                         int64_t stride)
@@ -433,6 +487,7 @@ int main(void)
         cmocka_unit_test(hopper_has_tiles),
         cmocka_unit_test(an_unknown_device_lists_the_known),
         cmocka_unit_test(nothing_is_left_out),
+        cmocka_unit_test(a_region_takes_its_longer_branch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,6 +241,71 @@ int defect_capture_not_joined(int planted)
     return bad + wrong(p, N, 2);
 }
 
+/* Two branches of a graph, each of which fills memory and adds it to its own result, 2. */
+typedef struct branches {
+    cudaStream_t one, two;
+    cudaEvent_t fork, join;
+    float *x[2], *y[2];
+} branches;
+
+static void branches_open(branches *b)
+{
+    cudaStreamCreateWithFlags(&b->one, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&b->two, cudaStreamNonBlocking);
+    cudaEventCreate(&b->fork);
+    cudaEventCreate(&b->join);
+    for (int i = 0; i < 2; i++) b->x[i] = make(N, 0), b->y[i] = make(N, 2);
+}
+
+static int branches_record(const branches *b, int forks, float *second)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaStreamBeginCapture(b->one, cudaStreamCaptureModeThreadLocal);
+    cudaEventRecord(b->fork, b->one);
+    if (forks) cudaStreamWaitEvent(b->two, b->fork, 0);
+    defect_fill(b->x[0], N, 3, b->one);
+    defect_fill(second, N, 4, b->two);
+    defect_add(b->y[0], b->x[0], N, b->one);
+    defect_add(b->y[1], second, N, b->two);
+    cudaEventRecord(b->join, b->two);
+    int bad = said(cudaStreamWaitEvent(b->one, b->join, 0));
+    bad += said(cudaStreamEndCapture(b->one, &graph));
+    if (graph) bad += said(cudaGraphInstantiate(&exec, graph, 0));
+    if (exec) bad += said(cudaGraphLaunch(exec, b->one));
+    cudaStreamSynchronize(b->one);
+    if (exec) cudaGraphExecDestroy(exec);
+    if (graph) cudaGraphDestroy(graph);
+    return bad;
+}
+
+static int branches_close(const branches *b)
+{
+    cudaEventDestroy(b->fork);
+    cudaEventDestroy(b->join);
+    cudaStreamDestroy(b->one);
+    cudaStreamDestroy(b->two);
+    cudaFree(b->x[0]);
+    cudaFree(b->x[1]);
+    return wrong(b->y[0], N, 5) + wrong(b->y[1], N, 6);
+}
+
+int defect_branch_not_in_capture(int planted)
+{
+    branches b;
+    branches_open(&b);
+    const int bad = branches_record(&b, !planted, b.x[1]);
+    return bad + branches_close(&b);
+}
+
+int defect_branches_share_memory(int planted)
+{
+    branches b;
+    branches_open(&b);
+    const int bad = branches_record(&b, 1, b.x[!planted]);
+    return bad + branches_close(&b);
+}
+
 int defect_pool_memory_after_free(int planted)
 {
     float *y = make(N, 1), *x;

@@ -103,6 +103,12 @@ void pare_overlap_apply(const pare_roofline_step *ahead, pare_roofline_step *s);
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out);
 
+/* branches.c: region and side of each step, and the seconds that running side by side saves. */
+PARE_NODISCARD pare_status pare_branches_predict(const pare_roofline_maker *m,
+                                                 const pare_node *const *node,
+                                                 pare_roofline_step *step, int count,
+                                                 double *saved);
+
 /* Bytes of all of a node's tensors. */
 double pare_prep_bytes(const pare_prep *prep);
 

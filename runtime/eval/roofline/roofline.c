@@ -7,8 +7,9 @@ struct pare_roofline {
     pare_arena arena;
     pare_plan *plan;
     pare_roofline_step *step;
+    const pare_node **node; /* (count) */
     int count;
-    double seconds;
+    double seconds, saved;
 };
 
 static pare_status step_add(pare_roofline *r, const pare_roofline_maker *m, const pare_node *node)
@@ -19,7 +20,7 @@ static pare_status step_add(pare_roofline *r, const pare_roofline_maker *m, cons
     PARE_TRY(pare_step_predict(m, node, s));
     pare_overlap_apply(r->count ? s - 1 : NULL, s);
     r->seconds += s->seconds;
-    r->count++;
+    r->node[r->count++] = node;
     return PARE_OK;
 }
 
@@ -30,13 +31,15 @@ static pare_status steps_make(pare_roofline *r, const pare_gpu_spec *spec)
     const int late = pare_plan_step_count(r->plan); /* an outline has no steps but these */
     pare_roofline_maker m = {r->ctx, spec, pare_sass_counts, &scratch, false};
     r->step = pare_arena_alloc(&r->arena, (size_t)(g->node_count + late) + 1, sizeof *r->step);
-    if (!r->step) return PARE_MEMORY;
+    r->node = pare_arena_alloc(&r->arena, (size_t)(g->node_count + late) + 1, sizeof *r->node);
+    if (!r->step || !r->node) return PARE_MEMORY;
     pare_arena_init(&scratch, r->ctx);
     pare_status st = PARE_OK;
     for (int i = 0; st == PARE_OK && i < g->node_count; i++) st = step_add(r, &m, g->node[i]);
     m.late = true;
     for (int i = 0; st == PARE_OK && i < late; i++)
         st = step_add(r, &m, pare_plan_node(r->plan, i));
+    if (st == PARE_OK) st = pare_branches_predict(&m, r->node, r->step, r->count, &r->saved);
     pare_arena_free(&scratch);
     return st;
 }
@@ -69,5 +72,6 @@ void pare_roofline_free(pare_roofline *r)
 
 int pare_roofline_count(const pare_roofline *r) { return r->count; }
 const pare_roofline_step *pare_roofline_at(const pare_roofline *r, int i) { return &r->step[i]; }
-double pare_roofline_seconds(const pare_roofline *r) { return r->seconds; }
+double pare_roofline_seconds(const pare_roofline *r) { return r->seconds - r->saved; }
+double pare_roofline_saved(const pare_roofline *r) { return r->saved; }
 const pare_plan *pare_roofline_plan(const pare_roofline *r) { return r->plan; }

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nets with branches, in two streams of the device against one: the same bytes, whatever runs
+   first, and no memory that two branches share. Planted: a fork or a join without its wait, tensors
+   and scratch that both streams write. */
+#include "formats/onnx.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/exec/runner.h"
+#include "tests/cuda/branch_net.h"
+#include "tests/simt/testing.h"
+
+enum { RUNS = 4 };
+
+static void check(branch_net *n, pare_status st)
+{
+    if (st != PARE_OK) fail_msg("%s", n->g.ctx.message);
+}
+
+/* --- what must hold --- */
+
+static bool touches(const pare_step *s, int root)
+{
+    for (int i = 0; i < s->in_count; i++)
+        if (s->in[i].root == root) return true;
+    for (int i = 0; i < s->out_count; i++)
+        if (s->out[i].root == root) return true;
+    return false;
+}
+
+static bool writes(const pare_step *s, int root)
+{
+    for (int i = 0; i < s->out_count; i++)
+        if (s->out[i].root == root) return true;
+    return false;
+}
+
+static bool overlap(const pare_storage *a, const pare_storage *b)
+{
+    return a->where == PARE_AT_BUFFER && b->where == PARE_AT_BUFFER && a->bytes && b->bytes &&
+           a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+/* Two steps of a region in different streams: neither writes what the other touches, by name or by
+   address. */
+static void steps_are_apart(const pare_plan *p, const pare_step *a, const pare_step *b)
+{
+    for (int r = 0; r < p->storage_count; r++) {
+        if (!touches(a, r)) continue;
+        if (touches(b, r)) assert_false(writes(a, r) || writes(b, r));
+        for (int q = 0; q < p->storage_count; q++)
+            if (q != r && touches(b, q)) assert_false(overlap(&p->root[r], &p->root[q]));
+    }
+}
+
+static int sets_share_nothing(const pare_plan *p)
+{
+    int first = 0, regions = 0;
+    bool inside = false;
+    for (int i = 0; i < p->step_count; i++) {
+        const pare_step *s = &p->step[i];
+        if (s->forks) first = i, inside = true, regions++;
+        assert_false(s->side && !inside);
+        assert_false(inside && s->kernel->flags & PARE_KERNEL_HOST);
+        for (int k = first; inside && k < i; k++)
+            if (p->step[k].side != s->side) steps_are_apart(p, &p->step[k], s);
+        if (s->joins) inside = false;
+    }
+    assert_false(inside);
+    return regions;
+}
+
+static void plans_make(branch_net *n)
+{
+    pare_plan_options options = {.threads = 1, .device = n->device};
+    check(n, pare_plan_new(&n->g.ctx, &n->plan, n->g.model, &n->shape, 1, &options));
+    options.one_stream = true;
+    check(n, pare_plan_new(&n->g.ctx, &n->plain, n->g.model, &n->shape, 1, &options));
+    assert_int_equal(sets_share_nothing(n->plain), 0);
+}
+
+static void close_all(branch_net *n)
+{
+    pare_plan_free(n->plan);
+    pare_plan_free(n->plain);
+    pare_device_close(n->device);
+    graph_close(&n->g);
+}
+
+static void input_fill(pare_runner *r, int run)
+{
+    pare_view x = pare_runner_input(r, 0);
+    for (int64_t i = 0; i < pare_view_count(&x); i++)
+        ((float *)x.data)[i] = (float)((i + run) * 37 % 101) / 50 - 1;
+}
+
+/* The outputs of a run are those of the plan in one stream. */
+static bool is_right(branch_net *n, pare_runner *r, pare_runner *plain, int run)
+{
+    bool right = true;
+    input_fill(plain, run);
+    check(n, pare_runner_run(plain));
+    input_fill(r, run);
+    if (pare_runner_run(r) != PARE_OK) return pare_ctx_clear(&n->g.ctx), false;
+    for (int i = 0; i < pare_plan_output_count(n->plan); i++) {
+        const pare_view y = pare_runner_output(r, i), z = pare_runner_output(plain, i);
+        right = right && !memcmp(y.data, z.data, pare_view_bytes(&y));
+    }
+    return right;
+}
+
+static pare_status look(void *user, const pare_value *value, const pare_view *view)
+{
+    (void)value, (void)view;
+    ++*(int *)user;
+    return PARE_OK;
+}
+
+/* The orders that the emulation knows, and seeds of the random ones. */
+static void order_set(int which)
+{
+    simt_set.streams = (simt_streams)(which % 4);
+    simt_set.schedule = which < 4 ? SIMT_FIFO : which < 8 ? SIMT_REVERSED : SIMT_RANDOM;
+    simt_set.seed = (uint64_t)which;
+}
+enum { ORDERS = 16 };
+
+/* Runs that are not recorded, are recorded, played, watched, and played again. */
+static void orders_give_the_same(branch_net *n)
+{
+    const simt_settings usual = simt_set;
+    for (int order = 0; order < (simt_emulated() ? ORDERS : 1); order++) {
+        pare_runner *r, *plain;
+        double times[64];
+        int seen = 0;
+        order_set(order);
+        check(n, pare_runner_new(&n->g.ctx, &r, n->plan));
+        check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
+        for (int run = 0; run < RUNS; run++) assert_true(is_right(n, r, plain, run));
+        pare_runner_observe(r, look, &seen);
+        assert_true(is_right(n, r, plain, 5));
+        assert_true(seen >= pare_plan_step_count(n->plan));
+        pare_runner_observe(r, NULL, NULL);
+        pare_runner_profile(r, times);
+        assert_true(is_right(n, r, plain, 6));
+        pare_runner_profile(r, NULL);
+        assert_true(is_right(n, r, plain, 7));
+        pare_runner_free(r);
+        pare_runner_free(plain);
+    }
+    simt_set = usual;
+}
+
+static void net_is_as_in_one_stream(void (*make)(branch_net *), int regions)
+{
+    branch_net n;
+    make(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    assert_int_equal(sets_share_nothing(n.plan), regions);
+    orders_give_the_same(&n);
+    close_all(&n);
+}
+
+static void a_shortcut(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_shortcut, 1);
+}
+
+static void branches_of_an_inception(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_inception, 1);
+}
+
+static void branches_of_a_squeeze(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_squeeze, 1);
+}
+
+static void forks_in_branches(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_nested, 1);
+}
+
+static void branches_that_end_in_outputs(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_ends, 1);
+}
+
+static void another_shape_at_a_fork(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_alias, 1);
+}
+
+static void a_step_in_place_at_a_fork(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_in_place, 1);
+}
+
+static void a_step_of_the_host_in_a_branch(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_host, 2);
+}
+
+static void scratch_in_branches(void **state)
+{
+    (void)state;
+    net_is_as_in_one_stream(make_scratch, 1);
+}
+
+/* A kernel that is bound to a stream stays in the first one, watched or not. */
+static void a_kernel_that_is_bound_to_a_stream(void **state)
+{
+    (void)state;
+    branch_net n;
+    int bound = 0, sides = 0;
+    make_bound(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    assert_int_equal(sets_share_nothing(n.plan), 1);
+    for (int i = 0; i < n.plan->step_count; i++) {
+        const pare_step *s = &n.plan->step[i];
+        bound += s->kernel->bind != NULL;
+        sides += s->side;
+        assert_false(s->kernel->bind && s->side);
+    }
+    if (simt_emulated() && !getenv("SIMT_BLAS")) assert_int_equal(bound, 1); /* it may be absent */
+    if (bound) assert_int_equal(sides, 3);
+    orders_give_the_same(&n);
+    close_all(&n);
+}
+
+static void a_region_that_takes_too_much_memory_is_left_out(void **state)
+{
+    (void)state;
+    branch_net n;
+    make_large(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    assert_int_equal(sets_share_nothing(n.plan), 0);
+    assert_false(n.plan->branches);
+    assert_int_equal(pare_plan_activation_bytes(n.plan), pare_plan_activation_bytes(n.plain));
+    close_all(&n);
+}
+
+static void the_sample_resnet(void **state)
+{
+    (void)state;
+    branch_net n = {.shape = {"input", {.rank = 4, .dim = {1, 1, 28, 28}}}};
+    pare_ctx_init(&n.g.ctx);
+    check(&n, pare_onnx_read(&n.g.ctx, &n.g.model, "datasets/zoo/resnet.onnx"));
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    assert_int_equal(sets_share_nothing(n.plan), 2);
+    pare_runner *r, *plain;
+    check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    pare_runner_free(r);
+    pare_runner_free(plain);
+    close_all(&n);
+}
+
+/* A runner, and runs that are not recorded, are recorded and played; the N-th call of CUDA fails.
+   Whether that was told; a runner that was made gives what is right at its next run. */
+static bool fails_at(branch_net *n, pare_runner *plain, uint64_t call)
+{
+    pare_runner *r = NULL;
+    simt_fail_at(call, cudaErrorLaunchFailure, false);
+    pare_status st = pare_runner_new(&n->g.ctx, &r, n->plan);
+    for (int run = 0; run < 3 && st == PARE_OK; run++) {
+        input_fill(r, run);
+        st = pare_runner_run(r);
+    }
+    simt_fail_at(0, 0, false);
+    if (st != PARE_OK) assert_true(n->g.ctx.message[0]);
+    pare_ctx_clear(&n->g.ctx);
+    for (int run = 0; run < 3 && r; run++) assert_true(is_right(n, r, plain, run));
+    pare_runner_free(r);
+    return st != PARE_OK;
+}
+
+static void every_call_that_fails_is_told(void **state)
+{
+    (void)state;
+    branch_net n;
+    pare_runner *plain;
+    int told = 0, calls;
+    if (!simt_emulated()) skip();
+    make_shortcut(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    const uint64_t before = simt_calls();
+    assert_false(fails_at(&n, plain, 0));
+    calls = (int)(simt_calls() - before);
+    for (int call = 1; call <= calls; call++) {
+        told += fails_at(&n, plain, (uint64_t)call);
+        (void)cudaGetLastError(); /* of a call that releases something, which no one looks at */
+    }
+    assert_true(told > 50);
+    pare_runner_free(plain);
+    close_all(&n);
+}
+
+/* A timeline has every step in one stream; recordings that marks part have one, too. */
+static void timelines_and_marks_have_one_stream(void **state)
+{
+    (void)state;
+    branch_net n;
+    pare_runner *r, *plain;
+    pare_timeline *t;
+    pare_step_mark mark = {.step = 1};
+    make_shortcut(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    assert_true(r->device->apart);
+    check(&n, pare_timeline_new(&n.g.ctx, &t, n.device));
+    pare_runner_trace(r, t, 0);
+    assert_true(is_right(&n, r, plain, 3));
+    assert_false(r->device->apart);
+    pare_runner_trace(r, NULL, 0);
+    check(&n, pare_timeline_read(t));
+    assert_int_equal(pare_timeline_count(t), pare_plan_step_count(n.plan) + 2);
+    pare_timeline_free(t);
+    check(&n, n.device->streams->event_open(&n.g.ctx, n.device, &mark.event));
+    pare_runner_mark(r, &mark, 1);
+    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    assert_false(r->device->apart);
+    pare_runner_mark(r, NULL, 0);
+    n.device->streams->event_close(mark.event);
+    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    assert_true(r->device->apart);
+    pare_runner_free(r);
+    pare_runner_free(plain);
+    close_all(&n);
+}
+
+/* Two runners of one plan at once have four streams. */
+static void two_runners_have_branches_at_once(void **state)
+{
+    (void)state;
+    branch_net n;
+    pare_runner *r, *other, *plain;
+    make_shortcut(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    plans_make(&n);
+    check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    check(&n, pare_runner_new(&n.g.ctx, &other, n.plan));
+    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    for (int run = 0; run < RUNS; run++) {
+        input_fill(other, run + 1);
+        check(&n, pare_runner_start(other));
+        assert_true(is_right(&n, r, plain, run));
+        check(&n, pare_runner_wait(other));
+        assert_true(is_right(&n, r, plain, run + 1));
+        const pare_view y = pare_runner_output(r, 0), z = pare_runner_output(other, 0);
+        assert_memory_equal(y.data, z.data, pare_view_bytes(&y));
+    }
+    pare_runner_free(r);
+    pare_runner_free(other);
+    pare_runner_free(plain);
+    close_all(&n);
+}
+
+/* --- planted --- */
+
+static const pare_stream_table *real;
+static int left_out; /* the wait that is left out, counted down; 0: none */
+
+static pare_status wait_or_not(pare_ctx *ctx, pare_stream *stream, pare_event *event)
+{
+    if (left_out && !--left_out) return PARE_OK;
+    return real->event_wait(ctx, stream, event);
+}
+
+typedef void (*plant_fn)(branch_net *, pare_runner *);
+
+/* Is what was planted seen, in some order, by a run step by step or by a recorded one? All memory
+   was written by a run before. */
+static bool is_caught(branch_net *n, plant_fn plant, bool recorded)
+{
+    const simt_settings usual = simt_set;
+    bool caught = false;
+    for (int order = 0; order < ORDERS && !caught; order++) {
+        pare_runner *r, *plain;
+        order_set(order);
+        check(n, pare_runner_new(&n->g.ctx, &r, n->plan));
+        check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
+        assert_true(is_right(n, r, plain, 0));
+        r->device->warm = recorded;
+        plant(n, r);
+        for (int run = 1; run < RUNS && !caught; run++) caught = !is_right(n, r, plain, run);
+        left_out = 0;
+        pare_runner_free(r);
+        pare_runner_free(plain);
+    }
+    simt_set = usual;
+    return caught;
+}
+
+static void leave_nothing(branch_net *n, pare_runner *r) { (void)n, (void)r; }
+static void leave_fork(branch_net *n, pare_runner *r) { (void)n, (void)r, left_out = 1; }
+static void leave_join(branch_net *n, pare_runner *r) { (void)n, (void)r, left_out = 2; }
+
+static void one_scratch(branch_net *n, pare_runner *r)
+{
+    for (int i = 0; i < n->plan->step_count; i++) r->call[i].scratch = r->scratch;
+}
+
+/* What the first step of the second stream writes is moved onto what the first step of a region
+   writes. */
+static void one_tensor(branch_net *n, pare_runner *r)
+{
+    const pare_view *from = NULL;
+    const void *to = NULL;
+    for (int i = 0; i < n->plan->step_count && !to; i++) {
+        const pare_step *s = &n->plan->step[i];
+        if (s->forks) from = &r->call[i].out[0];
+        if (!s->side || !from) continue;
+        to = r->call[i].out[0].data;
+        for (int k = 0; k < n->plan->step_count; k++) {
+            for (int j = 0; j < r->call[k].in_count; j++)
+                if (r->call[k].in[j].data == to)
+                    ((pare_view *)&r->call[k].in[j])->data = from->data;
+            if (r->call[k].out[0].data == to) ((pare_view *)&r->call[k].out[0])->data = from->data;
+        }
+    }
+    assert_non_null(to);
+}
+
+static void planted_in(void (*make)(branch_net *), plant_fn plant, bool in_recordings)
+{
+    branch_net n;
+    if (!simt_emulated()) skip();
+    make(&n);
+    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    static pare_stream_table table;
+    real = n.device->streams;
+    table = *real;
+    table.event_wait = wait_or_not;
+    n.device->streams = &table;
+    plans_make(&n);
+    assert_false(is_caught(&n, leave_nothing, false));
+    assert_true(is_caught(&n, plant, false));
+    if (in_recordings) assert_true(is_caught(&n, plant, true));
+    n.device->streams = real;
+    close_all(&n);
+}
+
+static void a_fork_that_is_not_waited_for_is_seen(void **state)
+{
+    (void)state;
+    planted_in(make_shortcut, leave_fork, true);
+}
+
+static void a_join_that_is_not_waited_for_is_seen(void **state)
+{
+    (void)state;
+    planted_in(make_shortcut, leave_join, true);
+}
+
+static void a_tensor_that_branches_share_is_seen(void **state)
+{
+    (void)state;
+    planted_in(make_shortcut, one_tensor, true);
+}
+
+static void scratch_that_branches_share_is_seen(void **state)
+{
+    (void)state;
+    planted_in(make_scratch, one_scratch, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        device_test(a_shortcut),
+        device_test(branches_of_an_inception),
+        device_test(branches_of_a_squeeze),
+        device_test(forks_in_branches),
+        device_test(branches_that_end_in_outputs),
+        device_test(another_shape_at_a_fork),
+        device_test(a_step_in_place_at_a_fork),
+        device_test(a_step_of_the_host_in_a_branch),
+        device_test(scratch_in_branches),
+        device_test(a_kernel_that_is_bound_to_a_stream),
+        device_test(a_region_that_takes_too_much_memory_is_left_out),
+        device_test(the_sample_resnet),
+        device_test(every_call_that_fails_is_told),
+        device_test(timelines_and_marks_have_one_stream),
+        device_test(two_runners_have_branches_at_once),
+        device_test(a_fork_that_is_not_waited_for_is_seen),
+        device_test(a_join_that_is_not_waited_for_is_seen),
+        device_test(a_tensor_that_branches_share_is_seen),
+        device_test(scratch_that_branches_share_is_seen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
