@@ -262,7 +262,7 @@ static pare_status layer_run(const pare_call *c)
     PARE_TRY(PARE_CUDA_LAUNCH(c, layer_norm_grad_launch, &r, c->in[0].data, c->in[2].data,
                               s->epsilon, (double *)c->scratch));
     sums.kind = PARE_CUDA_SUMS_LAYER;
-    sums.dtype = r.dtype;
+    sums.dtype = sums.vectors = r.dtype;
     sums.w.data[0] = c->in[0].data;
     sums.w.data[1] = c->in[1].data;
     sums.w.data[2] = c->scratch;

@@ -150,16 +150,18 @@ pare_status pare_infer_fused_conv(pare_node *node)
     return PARE_OK;
 }
 
-/* f32 of integers may be rounded to a short type at once. */
-static pare_status output_narrow(const pare_node *node, const pare_value *x, pare_dtype *type)
+static bool is_short(pare_dtype type) { return type == PARE_f16 || type == PARE_bf16; }
+
+/* f32 of integers may be rounded to a short type at once; sums of short floats may stay f32. */
+static pare_status output_dtype_read(const pare_node *node, const pare_value *x, pare_dtype *type)
 {
-    const pare_dtype narrow = (pare_dtype)pare_node_int(node, "output_dtype", *type);
-    if (narrow == *type) return PARE_OK;
-    if (!pare_type_is_int8(x->dtype) || *type != PARE_f32 ||
-        (narrow != PARE_f16 && narrow != PARE_bf16))
-        return PARE_FAIL_NODE(node, INPUT, "output_dtype %lld beside a result of %s",
-                              (long long)narrow, pare_type(*type)->name);
-    *type = narrow;
+    const pare_dtype to = (pare_dtype)pare_node_int(node, "output_dtype", *type);
+    const bool rounded = pare_type_is_int8(x->dtype) && *type == PARE_f32 && is_short(to),
+               stays = is_short(x->dtype) && to == PARE_f32;
+    if (to != *type && !rounded && !stays)
+        return PARE_FAIL_NODE(node, INPUT, "output_dtype %lld beside a result of %s", (long long)to,
+                              pare_type(*type)->name);
+    *type = to;
     return PARE_OK;
 }
 
@@ -168,7 +170,7 @@ pare_status pare_infer_fused_matmul(pare_node *node)
     pare_value *a, *b;
     pare_dtype type;
     PARE_TRY(weighted_read(node, &a, &b, &type));
-    PARE_TRY(output_narrow(node, a, &type));
+    PARE_TRY(output_dtype_read(node, a, &type));
     int ra = a->shape.rank, rb = b->shape.rank;
     if (ra < 0 || rb < 0) return unknown_output(node, type);
     if (ra < 2 || rb < 2)
