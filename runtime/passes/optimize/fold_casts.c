@@ -13,6 +13,7 @@
 typedef enum ends {
     ENDS_ROUNDED, /* a Cast alone reads each, and goes */
     ENDS_EITHER,  /* or it stays f32 */
+    ENDS_FIRST,   /* one reads the first; others are of other inputs' types, and stay */
     ENDS_OWN      /* they are of other inputs' types, or f64, and stay */
 } ends;
 
@@ -34,6 +35,8 @@ static const rule rules[] = {
     {"BatchNormTrain", 1, ENDS_ROUNDED},
     {"BatchNormGradStats", 3, ENDS_OWN},
     {"BatchNormGradInput", 3, ENDS_ROUNDED},
+    {"LayerNormalization", 1, ENDS_FIRST},
+    {"LayerNormGrad", 3, ENDS_FIRST},
 };
 
 static bool is_short(pare_dtype type) { return type == PARE_f16 || type == PARE_bf16; }
@@ -102,11 +105,11 @@ static pare_dtype type_of(const pare_node *node, unsigned mask)
 
 static bool is_read(const pare_value *v) { return v && (v->user_count || v->is_output); }
 
-/* Do Casts round all f32 outputs that are read? */
-static bool outputs_round(const pare_node *node, pare_dtype type)
+/* Do Casts round all f32 outputs, of the first `count`, that are read? */
+static bool outputs_round(const pare_node *node, int count, pare_dtype type)
 {
     int rounded = 0;
-    for (int i = 0; i < node->out_count; i++) {
+    for (int i = 0; i < count; i++) {
         if (!is_read(node->out[i]) || !is_f32(node->out[i])) continue;
         if (!rounding_of(node->out[i], type)) return false;
         rounded++;
@@ -181,9 +184,9 @@ static pare_status inputs_fold(pare_node *node, unsigned mask, pare_dtype type)
     return PARE_OK;
 }
 
-static void outputs_fold(pare_node *node, pare_dtype type)
+static void outputs_fold(pare_node *node, int count, pare_dtype type)
 {
-    for (int i = 0; i < node->out_count; i++) {
+    for (int i = 0; i < count; i++) {
         if (!is_f32(node->out[i])) continue;
         pare_node *cast = rounding_of(node->out[i], type);
         if (!cast) { /* nothing reads it */
@@ -207,11 +210,12 @@ static bool reads_f32(const pare_node *node, unsigned shorts)
 static pare_status fold_by_rule(pare_node *node, const rule *r)
 {
     const pare_dtype type = reads_f32(node, r->shorts) ? type_of(node, r->shorts) : PARE_NOTYPE;
-    const bool rounded = type && r->ends != ENDS_OWN && outputs_round(node, type);
-    if (!type || (r->ends == ENDS_ROUNDED && !rounded) || !is_read(node->out[0])) return PARE_OK;
-    if (r->ends != ENDS_OWN && !fits_form(node, rounded)) return PARE_OK;
+    const int count = r->ends == ENDS_OWN ? 0 : r->ends == ENDS_FIRST ? 1 : node->out_count;
+    const bool rounded = type && outputs_round(node, count, type),
+               must = r->ends == ENDS_ROUNDED || r->ends == ENDS_FIRST;
+    if (!type || (must && !rounded) || !fits_form(node, rounded)) return PARE_OK;
     PARE_TRY(inputs_fold(node, r->shorts, type));
-    if (rounded) outputs_fold(node, type);
+    if (rounded) outputs_fold(node, count, type);
     return r->ends == ENDS_OWN ? PARE_OK : set_form(node, rounded);
 }
 
@@ -243,9 +247,9 @@ static pare_status fold(pare_node *node)
     if (!is_plain(node)) return PARE_OK;
     const unsigned mask = ~pare_op_of(node)->quant.f32_inputs;
     const pare_dtype type = type_of(node, mask);
-    if (!type || !outputs_round(node, type)) return PARE_OK;
+    if (!type || !outputs_round(node, node->out_count, type)) return PARE_OK;
     PARE_TRY(inputs_fold(node, mask, type));
-    outputs_fold(node, type);
+    outputs_fold(node, node->out_count, type);
     return PARE_OK;
 }
 
