@@ -189,6 +189,37 @@ pare_status pare_infer_fused_matmul(pare_node *node)
     return PARE_OK;
 }
 
+pare_mixed_kind pare_mixed_kind_of(const char *op_type)
+{
+    static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
+    int k = 0;
+    while (k < PARE_MIXED_COUNT && strcmp(op_type, names[k])) k++;
+    return (pare_mixed_kind)k;
+}
+
+pare_status pare_mixed_read(const pare_node *node, pare_mixed_kind *out)
+{
+    const char *of = pare_node_string(node, "of", "");
+    *out = pare_mixed_kind_of(of);
+    if (*out < PARE_MIXED_COUNT) return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT, "of is '%s', expected Add, Sub, Mul or Div", of);
+}
+
+pare_status pare_infer_mixed_binary(pare_node *node)
+{
+    pare_value *a, *b;
+    pare_mixed_kind kind;
+    PARE_TRY(pare_infer_need(node, 0, &a));
+    PARE_TRY(pare_infer_need(node, 1, &b));
+    PARE_TRY(pare_mixed_read(node, &kind));
+    if (!(is_short(a->dtype) && b->dtype == PARE_f32) &&
+        !(is_short(b->dtype) && a->dtype == PARE_f32))
+        return PARE_FAIL_NODE(node, INPUT,
+                              "'%s' is %s and '%s' %s, expected f32 beside f16 or bf16", a->name,
+                              pare_type(a->dtype)->name, b->name, pare_type(b->dtype)->name);
+    return pare_infer_broadcast_to(node, is_short(a->dtype) ? a->dtype : b->dtype, false);
+}
+
 pare_status pare_infer_q_binary(pare_node *node)
 {
     pare_value *a, *b;

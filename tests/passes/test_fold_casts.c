@@ -179,10 +179,34 @@ static void constants_are_short_where_nothing_is_lost(void **state)
         open_case(&c, PARE_bf16);
         graph_floats(&c.g, "k", 0, NULL, &number[k]);
         take_stored(&c, "x", 1, (int64_t[]){30});
-        graph_node(&c.g, "Mul", "x.w k", "m");
+        graph_node(&c.g, "Max", "x.w k", "m");
         store(&c, "m");
         compare(&c, "m.w", 30);
         fold(&c, k ? 4 : 2);
+        graph_close(&c.g);
+    }
+}
+
+/* A vector, a number and a tensor stay f32, on either side. */
+static void arithmetic_with_f32_makes_the_short_type(void **state)
+{
+    const float number = 0.1f;
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        fold_case c;
+        open_case(&c, types[t]);
+        graph_floats(&c.g, "k", 0, NULL, &number);
+        take_stored(&c, "x", 2, (int64_t[]){6, 16});
+        take(&c, "b", 1, (int64_t[]){16}), take(&c, "z", 2, (int64_t[]){6, 16});
+        graph_node(&c.g, "Add", "x.w b", "p");
+        graph_node(&c.g, "Div", "x.w k", "q");
+        graph_node(&c.g, "Sub", "b x.w", "r");
+        graph_node(&c.g, "Mul", "z x.w", "s");
+        store(&c, "p"), store(&c, "q"), store(&c, "r"), store(&c, "s");
+        compare(&c, "p.w", 96), compare(&c, "q.w", 96);
+        compare(&c, "r.w", 96), compare(&c, "s.w", 96);
+        fold(&c, 5); /* of x, and back of the others */
+        assert_int_equal(graph_count(&c.g, "MixedBinary"), 4);
         graph_close(&c.g);
     }
 }
@@ -375,8 +399,8 @@ static void stays(const char *op, const char *in, int64_t count, pare_dtype othe
 static void operators_that_are_not_short_stay(void **state)
 {
     (void)state;
-    stays("Add", "x.w z.w", 20, PARE_f16); /* of two types */
-    stays("Add", "x.w f", 20, PARE_bf16);  /* one as it is */
+    stays("Max", "x.w z.w", 20, PARE_f16); /* of two types */
+    stays("Max", "x.w f", 20, PARE_bf16);  /* one as it is */
     stays("Pow", "x.w x.w", 20, PARE_bf16);
     stays("ReduceSum", "x.w axes", 4, PARE_bf16);
     stays("CumSum", "x.w axes", 20, PARE_bf16);
@@ -387,6 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chains_compute_in_the_short_type),
         cmocka_unit_test(constants_are_short_where_nothing_is_lost),
+        cmocka_unit_test(arithmetic_with_f32_makes_the_short_type),
         cmocka_unit_test(convolutions_and_gradients_read_short_tensors),
         cmocka_unit_test(a_convolution_whose_sums_are_wanted_stays),
         cmocka_unit_test(products_make_f32_or_the_short_type),

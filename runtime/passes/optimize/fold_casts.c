@@ -2,8 +2,10 @@
 /* An operator between Casts from and to f16 or bf16 computes in the short type itself: its kernels
    widen what they read, sum in f32 and round what they write once, as the Casts did. Only the order
    of sums in a product or a convolution may become another one. Operators whose inputs, but for
-   those of `shorts`, and whose outputs may be f32 beside a short type have a rule; any other one
-   has all of them short, or is left alone. */
+   those of `shorts`, and whose outputs may be f32 beside a short type have a rule; Add, Sub, Mul
+   and Div of a short tensor and an f32 one are MixedBinary; any other operator has all tensors
+   short, or is left alone. */
+#include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
 #include "runtime/passes/passes.h"
 
@@ -240,6 +242,21 @@ static bool is_plain(const pare_node *node)
     return is_elementwise(op);
 }
 
+/* A function of a short tensor and of f32, which stays. */
+static pare_status fold_mixed(pare_node *node)
+{
+    const int at = short_of(node, pare_node_in(node, 0)) ? 0 : 1;
+    pare_value *x = short_of(node, pare_node_in(node, at));
+    if (pare_mixed_kind_of(node->op_type) == PARE_MIXED_COUNT || node->in_count != 2 || !x ||
+        !is_f32(node->in[!at]) || !outputs_round(node, 1, x->dtype))
+        return PARE_OK;
+    const char *of = node->op_type;
+    PARE_TRY(pare_node_set_in(node, at, x));
+    outputs_fold(node, 1, x->dtype);
+    make_own(node, "MixedBinary");
+    return pare_node_set_string(node, "of", of);
+}
+
 static pare_status fold(pare_node *node)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -247,7 +264,8 @@ static pare_status fold(pare_node *node)
     if (!is_plain(node)) return PARE_OK;
     const unsigned mask = ~pare_op_of(node)->quant.f32_inputs;
     const pare_dtype type = type_of(node, mask);
-    if (!type || !outputs_round(node, node->out_count, type)) return PARE_OK;
+    if (!type) return fold_mixed(node);
+    if (!outputs_round(node, node->out_count, type)) return PARE_OK;
     PARE_TRY(inputs_fold(node, mask, type));
     outputs_fold(node, node->out_count, type);
     return PARE_OK;
