@@ -39,6 +39,8 @@ static const rule rules[] = {
     {"BatchNormGradInput", 3, ENDS_ROUNDED},
     {"LayerNormalization", 1, ENDS_FIRST},
     {"LayerNormGrad", 3, ENDS_FIRST},
+    {"ReduceSum", 1, ENDS_EITHER},
+    {"ReduceMean", 1, ENDS_EITHER},
 };
 
 static bool is_short(pare_dtype type) { return type == PARE_f16 || type == PARE_bf16; }
@@ -143,6 +145,7 @@ static bool widens(const pare_node *node, bool rounded)
 
 static bool fits_form(const pare_node *node, bool rounded)
 {
+    if (pare_node_int(node, "noop_with_empty_axes", 0)) return false;
     if (!pare_node_is(node, "MatMul") && !pare_node_is(node, "Gemm")) return true;
     return !widens(node, rounded) || (node->in[0]->shape.rank > 1 && node->in[1]->shape.rank > 1 &&
                                       bias_is_row(pare_node_in(node, 2)));
