@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BatchNormalization in training: what ops/batchnorm_train.c says, element by element in double. */
+/* BatchNormalization in training: what ops/batchnorm_train.c says, element by element in double,
+   which is rounded once. */
 #include "runtime/cpu/ref.h"
 
 #include <math.h>
@@ -466,21 +467,21 @@ static const pare_kernel f32_grad_input = {.name = "batch_norm_grad_input_f32",
                                            .flags = PARE_KERNEL_INPLACE_ANY};
 
 static const pare_kernel ref_stats = {.name = "ref_batch_norm_stats",
-                                      .can = pare_ref_can_f32_f64,
+                                      .can = pare_ref_can_floats,
                                       .run = stats_run,
                                       .flags = PARE_KERNEL_REF};
 static const pare_kernel ref_train = {.name = "ref_batch_norm_train",
-                                      .can = pare_ref_can_f32_f64,
+                                      .can = pare_ref_can_floats,
                                       .prepare = train_prepare,
                                       .run = train_run,
                                       .flags = PARE_KERNEL_REF};
 static const pare_kernel ref_grad_stats = {.name = "ref_batch_norm_grad_stats",
-                                           .can = pare_ref_can_f32_f64,
+                                           .can = pare_ref_can_floats,
                                            .prepare = grad_stats_prepare,
                                            .run = grad_stats_run,
                                            .flags = PARE_KERNEL_REF};
 static const pare_kernel ref_grad_input = {.name = "ref_batch_norm_grad_input",
-                                           .can = pare_ref_can_f32_f64,
+                                           .can = pare_ref_can_floats,
                                            .prepare = grad_input_prepare,
                                            .run = grad_input_run,
                                            .flags = PARE_KERNEL_REF};

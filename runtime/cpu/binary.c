@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic of two or more tensors with broadcasting: Add Sub Mul Div Mod PRelu (14, 13, 16), Min
-   Max Sum Mean (13). f16 and bf16 compute in f32 and round the node's output once; integers wrap
-   around, x / 0 and x mod 0 give 0. */
+   Max Sum Mean (13), MixedBinary (ops/fused.h). f16 and bf16 compute in f32 and round the node's
+   output once; integers wrap around, x / 0 and x mod 0 give 0. */
 #include "runtime/cpu/ref.h"
+#include "runtime/ops/fused.h"
 #include "runtime/ops/number.h"
 
 #include <math.h>
@@ -109,6 +110,61 @@ TWO(sub)
 TWO(mul)
 TWO(div)
 TWO(prelu)
+
+/* --- one short operand beside f32 --- */
+
+typedef struct mixed {
+    pare_ref_row row; /* of f32 */
+    const pare_type_info *type[3];
+} mixed;
+
+static void mixed_row(int64_t n, char *const *p, const int64_t *s, const void *arg)
+{
+    enum { AT_ONCE = 64 };
+    const mixed *m = arg;
+    float v[3][AT_ONCE];
+    int64_t step[3];
+    for (int k = 0; k < 3; k++) step[k] = s[k] * (m->type[k]->bits / 8);
+    for (int64_t at = 0; at < n; at += AT_ONCE) {
+        const int64_t count = n - at < AT_ONCE ? n - at : AT_ONCE;
+        for (int k = 1; k < 3; k++)
+            for (int64_t i = 0; i < count; i++)
+                v[k][i] = m->type[k]->to_f32(p[k] + (at + i) * step[k]);
+        m->row(count, (char *const[]){(char *)v[0], (char *)v[1], (char *)v[2]},
+               (const int64_t[]){1, 1, 1}, NULL);
+        for (int64_t i = 0; i < count; i++)
+            m->type[0]->from_f32_ref(p[0] + (at + i) * step[0], v[0][i]);
+    }
+}
+
+static pare_status mixed_prepare(pare_prep *p)
+{
+    static const pare_ref_row rows[] = {[PARE_MIXED_ADD] = add_f32,
+                                        [PARE_MIXED_SUB] = sub_f32,
+                                        [PARE_MIXED_MUL] = mul_f32,
+                                        [PARE_MIXED_DIV] = div_f32};
+    mixed *m = pare_arena_alloc(p->arena, 1, sizeof *m);
+    pare_mixed_kind kind;
+    if (!m) return PARE_MEMORY;
+    PARE_TRY(pare_mixed_read(p->node, &kind));
+    m->row = rows[kind];
+    m->type[0] = pare_type(p->out[0].dtype);
+    for (int k = 0; k < 2; k++) m->type[1 + k] = pare_type(p->in[k].dtype);
+    p->state = m;
+    return PARE_OK;
+}
+
+static pare_status mixed_run(const pare_call *c)
+{
+    pare_ref_each_call(c, 2, mixed_row, c->state);
+    return PARE_OK;
+}
+
+static const pare_kernel ref_mixed_binary = {.name = "ref_mixed_binary",
+                                             .prepare = mixed_prepare,
+                                             .run = mixed_run,
+                                             .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_mixed_binary[] = {&ref_mixed_binary, NULL};
 
 static pare_status mod_prepare(pare_prep *p)
 {

@@ -7,6 +7,7 @@
    and bf16), sum in double and normalize in f32. */
 #include "runtime/cpu/norm.h"
 #include "runtime/cpu/float16.h"
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/infer.h"
 
@@ -547,4 +548,4 @@ static const pare_kernel ref_layer_norm_grad = {.name = "ref_layer_norm_grad",
                                                 .prepare = layer_grad_prepare,
                                                 .run = layer_grad_run,
                                                 .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_layer_norm_grad[] = {&ref_layer_norm_grad, NULL};
+const pare_kernel *const pare_cpu_layer_norm_grad[] = {&pare_widened, &ref_layer_norm_grad, NULL};

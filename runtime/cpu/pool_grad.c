@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of pools, any strides, f32 and f64:
+/* Gradients of pools, any strides, f32 and f64, and by way of f32 f16 and bf16:
      MaxPoolGrad (dY, X) -> dX      each dY goes to its window's first largest x (a NaN is largest)
      AveragePoolGrad (dY) -> dX     each dY is spread evenly over its window
    Windows are taken in order and images are independent, so that results do not depend on threads.
  */
+#include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/base/clones.h"
 #include "runtime/ops/window.h"
@@ -258,6 +259,7 @@ static const pare_kernel nhwc_max_pool_grad = {
     .name = "nhwc_max_pool_grad", .can = nhwc_can, .prepare = prepare, .run = nhwc_max_run};
 static const pare_kernel nhwc_average_pool_grad = {
     .name = "nhwc_average_pool_grad", .can = nhwc_can, .prepare = prepare, .run = nhwc_average_run};
-const pare_kernel *const pare_cpu_max_pool_grad[] = {&nhwc_max_pool_grad, &ref_max_pool_grad, NULL};
-const pare_kernel *const pare_cpu_average_pool_grad[] = {&nhwc_average_pool_grad,
+const pare_kernel *const pare_cpu_max_pool_grad[] = {&nhwc_max_pool_grad, &pare_widened,
+                                                     &ref_max_pool_grad, NULL};
+const pare_kernel *const pare_cpu_average_pool_grad[] = {&nhwc_average_pool_grad, &pare_widened,
                                                          &ref_average_pool_grad, NULL};

@@ -360,4 +360,5 @@ static const pare_kernel ref_softmax_grad = {.name = "ref_softmax_grad",
                                              .can = pare_ref_can_f32_f64,
                                              .run = grad_run,
                                              .flags = PARE_KERNEL_REF};
-const pare_kernel *const pare_cpu_softmax_grad[] = {&vec_softmax_grad, &ref_softmax_grad, NULL};
+const pare_kernel *const pare_cpu_softmax_grad[] = {&vec_softmax_grad, &pare_widened,
+                                                    &ref_softmax_grad, NULL};

@@ -10,7 +10,7 @@
 
 /* What a loop needs of its node. */
 typedef struct unary {
-    pare_ref_row row;
+    pare_ref_row row, wide; /* wide: a gradient's row of f32, where row is of short floats */
     float a, b;
 } unary;
 
@@ -136,13 +136,22 @@ static const pare_ref_row grad_rows[PARE_UNARY_COUNT][2] = {
 #include "runtime/ops/unary.inc"
 };
 
+/* Short floats through the row of f32. */
+#define GRAD_HALVES(type)                                                                          \
+    static void grad_##type(int64_t n, char *const *p, const int64_t *s, const void *arg)          \
+    {                                                                                              \
+        pare_ref_halves(n, p, s, 2, PARE_##type, ((const unary *)arg)->wide, arg);                 \
+    }
+GRAD_HALVES(f16)
+GRAD_HALVES(bf16)
+
 /* --- kernels --- */
 
 static pare_status prepare(pare_prep *p, pare_unary row, pare_ref_row loop)
 {
     unary *u = pare_arena_alloc(p->arena, 1, sizeof *u);
     if (!u) return PARE_MEMORY;
-    *u = (unary){loop, pare_unary_attr(p->node, row, 0), pare_unary_attr(p->node, row, 1)};
+    *u = (unary){loop, NULL, pare_unary_attr(p->node, row, 0), pare_unary_attr(p->node, row, 1)};
     p->state = u;
     return PARE_OK;
 }
@@ -191,8 +200,12 @@ static pare_status run(const pare_call *c)
 
 static pare_status grad_prepare(pare_prep *p)
 {
-    pare_unary row = pare_unary_of(p->node);
-    return prepare(p, row, grad_rows[row][p->in[0].dtype == PARE_f64]);
+    const pare_unary row = pare_unary_of(p->node);
+    const pare_dtype type = p->in[0].dtype;
+    const pare_ref_row own = grad_rows[row][type == PARE_f64];
+    PARE_TRY(prepare(p, row, type == PARE_f16 ? grad_f16 : type == PARE_bf16 ? grad_bf16 : own));
+    ((unary *)p->state)->wide = own;
+    return PARE_OK;
 }
 
 static pare_status grad_run(const pare_call *c)
@@ -206,7 +219,7 @@ static pare_status grad_run(const pare_call *c)
 }
 
 static const pare_kernel ref_unary_grad = {.name = "ref_unary_grad",
-                                           .can = pare_ref_can_f32_f64,
+                                           .can = pare_ref_can_floats,
                                            .prepare = grad_prepare,
                                            .run = grad_run,
                                            .flags = PARE_KERNEL_REF | PARE_KERNEL_INPLACE_ANY};

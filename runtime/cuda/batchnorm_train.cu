@@ -12,13 +12,14 @@
 
 /* BatchNormalization in training (ops/batchnorm_train.c): what channels have from their sums. */
 typedef struct pare_cuda_moments {
-    const double *sums, *gsums; /* (3, channels), (2, channels) or NULL */
-    const void *mean0, *scale;  /* (channels) of dtype; scale: with gsums */
+    const double *sums, *gsums;       /* (3, channels), (2, channels) or NULL */
+    const void *mean0, *scale, *bias; /* (channels) of dtype, X's or f32; or NULL */
     pare_dtype dtype;
     int64_t channels;
     double epsilon;
     double *stats;  /* out: (channels, 2) mean, 1 / deviation */
-    double *slopes; /* out, with gsums: (channels, 3) f, p, q of dX = f dY + p (X - mean) + q */
+    double *slopes; /* out, with gsums: (channels, 3) f, p, q of dX = f dY + p (X - mean) + q;
+                       with bias: (channels, 2) scale, bias */
 } pare_cuda_moments;
 
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) moments_each(pare_cuda_moments m)
@@ -29,6 +30,10 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) moments_each(pare_cuda
         const double inv = 1 / sqrt((raw < 0 ? 0 : raw) + m.epsilon);
         m.stats[2 * c] = (double)pare_number_at(m.mean0, m.dtype, c) + d;
         m.stats[2 * c + 1] = inv;
+        if (m.bias) {
+            m.slopes[2 * c] = (double)pare_number_at(m.scale, m.dtype, c);
+            m.slopes[2 * c + 1] = (double)pare_number_at(m.bias, m.dtype, c);
+        }
         if (!m.gsums) continue;
         const double f = (double)pare_number_at(m.scale, m.dtype, c) * inv;
         m.slopes[3 * c] = f;
@@ -40,15 +45,13 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) moments_each(pare_cuda
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK)
     norm_train_each(pare_cuda_iterator w, pare_dtype type)
 {
-    const double *stats = static_cast<const double *>(w.data[4]);
     PARE_CUDA_EACH (i, w.walk.count) {
-        int64_t at[5];
-        pare_iterator_at<5>(w.walk, i, at);
-        const double d = (double)pare_number_at(w.data[1], type, at[1]) - stats[at[4]];
-        pare_number_store(
-            w.data[0], type, at[0],
-            (float)(d * stats[at[4] + 1] * (double)pare_number_at(w.data[2], type, at[2]) +
-                    (double)pare_number_at(w.data[3], type, at[3])));
+        int64_t at[4];
+        pare_iterator_at<4>(w.walk, i, at);
+        const double *stats = static_cast<const double *>(w.data[2]) + at[2],
+                     *slopes = static_cast<const double *>(w.data[3]) + at[3];
+        const double d = (double)pare_number_at(w.data[1], type, at[1]) - stats[0];
+        pare_number_store(w.data[0], type, at[0], (float)(d * stats[1] * slopes[0] + slopes[1]));
     }
 }
 
@@ -74,7 +77,7 @@ static cudaError_t moments_launch(const pare_cuda_moments *m, cudaStream_t strea
     PARE_CUDA_LAUNCH_EACH(moments_each, m->channels, *m);
 }
 
-/* Operands y, x, scale, bias, stats (two doubles): (x - mean) inv scale + bias. */
+/* Operands y, x, stats, slopes (two doubles each): (x - mean) inv scale + bias. */
 static cudaError_t norm_train_launch(const pare_cuda_iterator *w, pare_dtype dtype,
                                      cudaStream_t stream)
 {
@@ -99,17 +102,27 @@ typedef struct train_state {
     size_t stats; /* bytes: scratch holds these, then slopes or parts of sums */
 } train_state;
 
-/* Vectors of channels are dense, sums doubles in rows. */
-static bool norm_can(const pare_prep *p)
+/* The first inputs are pictures of one type; vectors of channels, which are dense, are of one type,
+   theirs or f32; sums are doubles in rows. */
+static bool norm_can(const pare_prep *p, int pictures)
 {
-    if (!pare_cuda_is_float(p->in[0].dtype)) return false;
+    const pare_dtype type = p->in[0].dtype;
+    pare_dtype vectors = PARE_NOTYPE;
+    if (!pare_cuda_is_float(type)) return false;
     for (int i = 1; i < p->in_count; i++) {
         const pare_view *v = &p->in[i];
-        if (v->dtype != p->in[0].dtype && v->dtype != PARE_f64) return false;
         if (v->rank < 3 && !pare_view_rowmajor(v) && v->rank != p->in[0].rank) return false;
+        if (v->dtype == PARE_f64) continue;
+        if (i >= pictures && !vectors) vectors = v->dtype;
+        if (v->dtype != (i < pictures ? type : vectors)) return false;
     }
-    return true;
+    return !vectors || vectors == type || vectors == PARE_f32;
 }
+
+static bool stats_can(const pare_prep *p) { return norm_can(p, 1) && p->in[1].dtype == PARE_f32; }
+static bool train_can(const pare_prep *p) { return norm_can(p, 1); }
+static bool grad_stats_can(const pare_prep *p) { return norm_can(p, 2); }
+static bool grad_input_can(const pare_prep *p) { return norm_can(p, 2); }
 
 /* x: its place among the inputs; summed: how many inputs from 0 on are summed up. */
 static pare_status norm_prepare(pare_prep *p, int x, int summed, size_t slopes)
@@ -126,21 +139,22 @@ static pare_status norm_prepare(pare_prep *p, int x, int summed, size_t slopes)
 }
 
 static pare_status stats_prepare(pare_prep *p) { return norm_prepare(p, 0, 1, 0); }
-static pare_status train_prepare(pare_prep *p) { return norm_prepare(p, 0, 0, 0); }
+static pare_status train_prepare(pare_prep *p) { return norm_prepare(p, 0, 0, 2); }
 static pare_status grad_stats_prepare(pare_prep *p) { return norm_prepare(p, 1, 2, 0); }
 static pare_status grad_input_prepare(pare_prep *p) { return norm_prepare(p, 1, 0, 3); }
 
 /* Means and deviations into scratch; with gsums the slopes after them. */
 static pare_status find_moments(const pare_call *c, int x, const pare_view *sums,
                                 const pare_view *mean0, const pare_view *scale,
-                                const pare_view *gsums)
+                                const pare_view *bias, const pare_view *gsums)
 {
     const train_state *n = (const train_state *)c->state;
     const pare_cuda_moments m = {.sums = (const double *)sums->data,
                                  .gsums = (const double *)(gsums ? gsums->data : NULL),
                                  .mean0 = mean0->data,
                                  .scale = scale ? scale->data : NULL,
-                                 .dtype = c->in[x].dtype,
+                                 .bias = bias ? bias->data : NULL,
+                                 .dtype = mean0->dtype,
                                  .channels = channels_of(&c->in[x]),
                                  .epsilon = n->epsilon,
                                  .stats = (double *)c->scratch,
@@ -166,7 +180,7 @@ static pare_status stats_run(const pare_call *c)
     s.kind = PARE_CUDA_SUMS_STATS;
     s.dtype = c->in[0].dtype;
     for (int k = 0; k < 3; k++) s.w.data[k] = c->in[0].data;
-    s.shift = c->in[1].data;
+    s.shift = (const float *)c->in[1].data;
     s.sums = (double *)c->out[0].data;
     s.part = (double *)((char *)c->scratch + n->stats);
     return PARE_CUDA_LAUNCH(c, pare_cuda_sums_launch, &s);
@@ -176,12 +190,12 @@ static pare_status train_run(const pare_call *c)
 {
     const pare_view *x = &c->in[0];
     pare_cuda_iterator w;
-    PARE_TRY(find_moments(c, 0, &c->in[3], &c->in[4], NULL, NULL));
-    const pare_view scale = channel_view(x, x->dtype, c->in[1].data, 1),
-                    bias = channel_view(x, x->dtype, c->in[2].data, 1),
-                    stats = channel_view(x, PARE_f64, c->scratch, 2);
-    const pare_view *const operands[] = {&c->out[0], x, &scale, &bias, &stats};
-    pare_cuda_iterator_set(&w, operands, 5);
+    PARE_TRY(find_moments(c, 0, &c->in[3], &c->in[4], &c->in[1], &c->in[2], NULL));
+    const train_state *n = (const train_state *)c->state;
+    const pare_view stats = channel_view(x, PARE_f64, c->scratch, 2),
+                    slopes = channel_view(x, PARE_f64, (char *)c->scratch + n->stats, 2);
+    const pare_view *const operands[] = {&c->out[0], x, &stats, &slopes};
+    pare_cuda_iterator_set(&w, operands, 4);
     return PARE_CUDA_LAUNCH(c, norm_train_launch, &w, x->dtype);
 }
 
@@ -189,9 +203,10 @@ static pare_status grad_stats_run(const pare_call *c)
 {
     const train_state *n = (const train_state *)c->state;
     pare_cuda_sums s = n->sums;
-    PARE_TRY(find_moments(c, 1, &c->in[2], &c->in[3], NULL, NULL));
+    PARE_TRY(find_moments(c, 1, &c->in[2], &c->in[3], NULL, NULL, NULL));
     s.kind = PARE_CUDA_SUMS_GRAD;
     s.dtype = c->in[1].dtype;
+    s.vectors = c->in[3].dtype;
     s.w.data[0] = s.w.data[2] = c->in[0].data;
     s.w.data[1] = c->in[1].data;
     s.stats = (const double *)c->scratch;
@@ -207,7 +222,7 @@ static pare_status grad_input_run(const pare_call *c)
     const train_state *n = (const train_state *)c->state;
     const pare_view *x = &c->in[1];
     pare_cuda_iterator w;
-    PARE_TRY(find_moments(c, 1, &c->in[3], &c->in[4], &c->in[2], &c->in[5]));
+    PARE_TRY(find_moments(c, 1, &c->in[3], &c->in[4], &c->in[2], NULL, &c->in[5]));
     const pare_view stats = channel_view(x, PARE_f64, c->scratch, 2),
                     slopes = channel_view(x, PARE_f64, (char *)c->scratch + n->stats, 3);
     const pare_view *const operands[] = {&c->out[0], &c->in[0], x, &stats, &slopes};
@@ -216,8 +231,10 @@ static pare_status grad_input_run(const pare_call *c)
 }
 
 #define KERNEL(stem, prefix)                                                                       \
-    static const pare_kernel cuda_##stem = {                                                       \
-        .name = "cuda_" #stem, .can = norm_can, .prepare = prefix##_prepare, .run = prefix##_run}; \
+    static const pare_kernel cuda_##stem = {.name = "cuda_" #stem,                                 \
+                                            .can = prefix##_can,                                   \
+                                            .prepare = prefix##_prepare,                           \
+                                            .run = prefix##_run};                                  \
     const pare_kernel *const pare_cuda_##stem[] = {&cuda_##stem, NULL};
 KERNEL(batch_norm_stats, stats)
 KERNEL(batch_norm_train, train)

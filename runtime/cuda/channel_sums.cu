@@ -22,27 +22,29 @@ SIMT_INLINE two fake_terms(const pare_cuda_sums &s, int64_t c, float dy, float x
 }
 
 /* What one element adds. */
+template <int KIND>
 SIMT_INLINE two terms_of(const pare_cuda_sums &s, int64_t c, const int64_t at[3])
 {
     const float first = pare_number_at(s.w.data[0], s.dtype, at[0] + c * s.step[0]);
-    if (s.kind == PARE_CUDA_SUMS_STATS) {
-        const double d = (double)first - (double)pare_number_at(s.shift, s.dtype, c);
+    if constexpr (KIND == PARE_CUDA_SUMS_STATS) {
+        const double d = (double)first - (double)s.shift[c];
         two t = {d, d * d};
         return t;
-    }
-    const float x = pare_number_at(s.w.data[1], s.dtype, at[1] + c * s.step[1]);
-    if (s.kind == PARE_CUDA_SUMS_FAKE) return fake_terms(s, c, first, x);
-    if (s.kind == PARE_CUDA_SUMS_GRAD) {
-        two t = {(double)first, (double)first * ((double)x - s.stats[2 * c])};
+    } else {
+        const float x = pare_number_at(s.w.data[1], s.dtype, at[1] + c * s.step[1]);
+        if constexpr (KIND == PARE_CUDA_SUMS_FAKE) return fake_terms(s, c, first, x);
+        if constexpr (KIND == PARE_CUDA_SUMS_GRAD) {
+            two t = {(double)first, (double)first * ((double)x - s.stats[2 * c])};
+            return t;
+        }
+        const double *row = static_cast<const double *>(s.w.data[2]) + at[2];
+        two t = {(double)first * ((double)x - row[0]) * row[1], (double)first};
         return t;
     }
-    const double *row = static_cast<const double *>(s.w.data[2]) + at[2];
-    two t = {(double)first * ((double)x - row[0]) * row[1], (double)first};
-    return t;
 }
 
-template <int LANES>
-static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) sum_parts(pare_cuda_sums s)
+template <int LANES, int KIND>
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 4) sum_parts(pare_cuda_sums s)
 {
     enum { EACH = PARE_CUDA_BLOCK / LANES };
     SIMT_SHARED(two, held, [PARE_CUDA_BLOCK]);
@@ -54,7 +56,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) sum_parts(pare_cuda_su
              i += (int64_t)s.parts * EACH) {
             int64_t at[3];
             pare_iterator_at<3>(s.w.walk, i, at);
-            const two t = terms_of(s, c, at);
+            const two t = terms_of<KIND>(s, c, at);
             sum.a += t.a;
             sum.b += t.b;
         }
@@ -88,25 +90,39 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) join_sums(pare_cuda_su
             a = b * s.stats[2 * c + 1];
             b = beta;
         }
-        if (s.first) pare_number_store(s.first, s.dtype, c, (float)a);
-        if (s.second) pare_number_store(s.second, s.dtype, c, (float)b);
+        if (s.first) pare_number_store(s.first, s.vectors, c, (float)a);
+        if (s.second) pare_number_store(s.second, s.vectors, c, (float)b);
     }
 }
 
 /* --- launcher --- */
 
+template <int LANES> static cudaError_t parts_launch(const pare_cuda_sums *s, cudaStream_t stream)
+{
+    const dim3 grid(pare_cuda_blocks((s->channels + LANES - 1) / LANES), (unsigned)s->parts);
+    const dim3 block(PARE_CUDA_BLOCK);
+    switch (s->kind) {
+    case PARE_CUDA_SUMS_FAKE:
+        SIMT_LAUNCH((sum_parts<LANES, PARE_CUDA_SUMS_FAKE>), grid, block, 0, stream, *s);
+        break;
+    case PARE_CUDA_SUMS_STATS:
+        SIMT_LAUNCH((sum_parts<LANES, PARE_CUDA_SUMS_STATS>), grid, block, 0, stream, *s);
+        break;
+    case PARE_CUDA_SUMS_GRAD:
+        SIMT_LAUNCH((sum_parts<LANES, PARE_CUDA_SUMS_GRAD>), grid, block, 0, stream, *s);
+        break;
+    case PARE_CUDA_SUMS_LAYER:
+        SIMT_LAUNCH((sum_parts<LANES, PARE_CUDA_SUMS_LAYER>), grid, block, 0, stream, *s);
+        break;
+    }
+    return cudaGetLastError();
+}
+
 extern "C" cudaError_t pare_cuda_sums_launch(const pare_cuda_sums *s, cudaStream_t stream)
 {
     if (s->channels == 0) return cudaSuccess;
-    const dim3 block(PARE_CUDA_BLOCK);
-    if (s->step[0] == 1)
-        SIMT_LAUNCH(sum_parts<ACROSS>,
-                    dim3(pare_cuda_blocks((s->channels + ACROSS - 1) / ACROSS), (unsigned)s->parts),
-                    block, 0, stream, *s);
-    else
-        SIMT_LAUNCH(sum_parts<1>, dim3(pare_cuda_blocks(s->channels), (unsigned)s->parts), block, 0,
-                    stream, *s);
-    const cudaError_t error = cudaGetLastError();
+    const cudaError_t error =
+        s->step[0] == 1 ? parts_launch<ACROSS>(s, stream) : parts_launch<1>(s, stream);
     if (error != cudaSuccess) return error;
     PARE_CUDA_LAUNCH_EACH(join_sums, s->channels, *s);
 }

@@ -29,19 +29,19 @@ typedef enum pare_cuda_sums_kind {
 
 typedef struct pare_cuda_sums {
     pare_cuda_sums_kind kind;
-    pare_dtype dtype;
+    pare_dtype dtype, vectors; /* of the operands; of first and second */
     pare_cuda_iterator w;      /* the elements of channel 0 */
     int64_t channels, step[3]; /* of operand k from one channel to the next */
     int parts;                 /* blocks that share a channel */
     double *part;              /* scratch: (channels, parts, 2) */
     const double *stats;       /* (channels, or rows of LAYER; 2): mean, 1 / deviation */
-    const void *shift;         /* (channels) of dtype */
+    const float *shift;        /* (channels) */
     const float *scale;
     const void *zero;
     int64_t zero_step; /* 0: one zero point */
     pare_cuda_levels levels;
     double *sums;         /* out; NULL: none */
-    void *first, *second; /* out: (channels) of dtype; NULL: not asked for */
+    void *first, *second; /* out: (channels); NULL: not asked for */
 } pare_cuda_sums;
 
 /* Sets walk, channels, steps and parts for operands of one shape; axis: of the channels, -1: there

@@ -253,7 +253,8 @@ static bool matmul_can(const pare_prep *prep)
     pare_cuda_factors f;
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
     bool int8 = pare_type_is_int8(x->dtype) && pare_type_is_int8(w->dtype);
-    bool floats = pare_cuda_is_float(x->dtype) && w->dtype == x->dtype && y->dtype == x->dtype;
+    bool floats = pare_cuda_is_float(x->dtype) && w->dtype == x->dtype &&
+                  (y->dtype == x->dtype || y->dtype == PARE_f32);
     if (!(int8 || floats) || !x->rank || !w->rank) return false;
     pare_cuda_factors_read(prep->node, x, w, y, &f);
     if (!pare_cuda_factors_fit(prep, &f)) return false;

@@ -4,13 +4,21 @@
      the mean
    Dense rows. One warp a row, partial results joined by shuffles. A row of at most 1,024 numbers is
    read once, in vectors of four, and stays in registers; lanes stride three times through others.
-   Sums are kept in double per lane. dScale and dBias are sums over rows: channel_sums.cu. */
+   Sums are kept in double per lane. dScale and dBias are sums over rows: channel_sums.cu. Scale and
+   bias are of the rows' type, or f32. */
 #include "runtime/cuda/channel_sums.h"
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/rows.cuh"
 #include "runtime/ops/infer.h"
 
+/* The type of scale and bias. */
+template <bool WIDE> SIMT_INLINE pare_dtype factors_type(const pare_cuda_rows &r)
+{
+    return WIDE ? PARE_f32 : r.dtype;
+}
+
+template <bool WIDE>
 static __global__ void __launch_bounds__(WARPS * 32)
     layer_norm_rows(pare_cuda_rows r, const void *scale, const void *bias, float epsilon,
                     float *mean_out, float *inverse_out)
@@ -30,15 +38,16 @@ static __global__ void __launch_bounds__(WARPS * 32)
     const double inverse = 1 / sqrt(pare_lanes_sum(squares) / (double)r.n + (double)epsilon);
     const float m = (float)mean, f = (float)inverse;
     for (int64_t i = lane; i < r.n; i += 32) {
-        float v =
-            (pare_number_at(r.x, r.dtype, at + i) - m) * f * pare_number_at(scale, r.dtype, i);
-        if (bias) v += pare_number_at(bias, r.dtype, i);
+        float v = (pare_number_at(r.x, r.dtype, at + i) - m) * f *
+                  pare_number_at(scale, factors_type<WIDE>(r), i);
+        if (bias) v += pare_number_at(bias, factors_type<WIDE>(r), i);
         pare_number_store(r.y, r.dtype, at + i, v);
     }
     if (lane == 0 && mean_out) mean_out[row] = m;
     if (lane == 0 && inverse_out) inverse_out[row] = f;
 }
 
+template <bool WIDE>
 static __global__ void __launch_bounds__(WARPS * 32)
     layer_norm_registers(pare_cuda_rows r, const void *scale, const void *bias, float epsilon,
                          float *mean_out, float *inverse_out)
@@ -61,8 +70,10 @@ static __global__ void __launch_bounds__(WARPS * 32)
     PARE_UNROLL for (int g = 0; g < ROW_VECS; g++)
     {
         float by[4] = {0, 0, 0, 0}, plus[4] = {-0.0f, -0.0f, -0.0f, -0.0f};
-        if (vec_start(g) < r.n) vec_load_floats<4>(scale, r.dtype, vec_start(g), 1, by);
-        if (vec_start(g) < r.n && bias) vec_load_floats<4>(bias, r.dtype, vec_start(g), 1, plus);
+        if (vec_start(g) < r.n)
+            vec_load_floats<4>(scale, factors_type<WIDE>(r), vec_start(g), 1, by);
+        if (vec_start(g) < r.n && bias)
+            vec_load_floats<4>(bias, factors_type<WIDE>(r), vec_start(g), 1, plus);
         PARE_UNROLL PARE_VEC4 v[g][k] = (v[g][k] - m) * f * by[k] + plus[k];
     }
     row_store<ROW_VECS>(r, at, v);
@@ -71,6 +82,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
     if (first && inverse_out) inverse_out[row] = f;
 }
 
+template <bool WIDE>
 static __global__ void __launch_bounds__(WARPS * 32)
     layer_norm_grad_rows(pare_cuda_rows r, const void *dy, const void *scale, double epsilon,
                          double *stats)
@@ -93,8 +105,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
     if (!r.y) return;
     for (int64_t i = lane; i < r.n; i += 32) {
         const double norm = ((double)pare_number_at(r.x, r.dtype, at + i) - mean) * inv;
-        const double g =
-            (double)pare_number_at(dy, r.dtype, at + i) * (double)pare_number_at(scale, r.dtype, i);
+        const double g = (double)pare_number_at(dy, r.dtype, at + i) *
+                         (double)pare_number_at(scale, factors_type<WIDE>(r), i);
         g_sum += g;
         gx_sum += g * norm;
     }
@@ -102,37 +114,44 @@ static __global__ void __launch_bounds__(WARPS * 32)
     gx_sum = pare_lanes_sum(gx_sum) / (double)r.n;
     for (int64_t i = lane; i < r.n; i += 32) {
         const double norm = ((double)pare_number_at(r.x, r.dtype, at + i) - mean) * inv;
-        const double g =
-            (double)pare_number_at(dy, r.dtype, at + i) * (double)pare_number_at(scale, r.dtype, i);
+        const double g = (double)pare_number_at(dy, r.dtype, at + i) *
+                         (double)pare_number_at(scale, factors_type<WIDE>(r), i);
         pare_number_store(r.y, r.dtype, at + i, (float)(inv * (g - g_sum - norm * gx_sum)));
     }
 }
 
 /* --- launchers --- */
 
-/* LayerNormalization (17) of dense rows: scale (n), bias (n) or NULL; mean and inverse (rows), f32,
-   or NULL: the optional outputs. */
-static cudaError_t layer_norm_launch(const pare_cuda_rows *r, const void *scale, const void *bias,
-                                     float epsilon, float *mean, float *inverse,
-                                     cudaStream_t stream)
+/* Scale and bias of LayerNormalization (17), (n) each; bias may be NULL. */
+typedef struct layer_factors {
+    const void *scale, *bias;
+    bool wide; /* f32 */
+} layer_factors;
+
+/* Dense rows; mean and inverse (rows), f32, or NULL: the optional outputs. */
+static cudaError_t layer_norm_launch(const pare_cuda_rows *r, const layer_factors *f, float epsilon,
+                                     float *mean, float *inverse, cudaStream_t stream)
 {
     if (r->rows == 0 || r->n == 0) return cudaSuccess;
-    const bool aligned = ((uintptr_t)scale | (uintptr_t)bias) % 16 == 0;
-    auto kernel = aligned && row_fits_registers(r) ? layer_norm_registers : layer_norm_rows;
-    PARE_LAUNCH_DEPENDENT(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, scale, bias,
-                          epsilon, mean, inverse);
+    const bool aligned = ((uintptr_t)f->scale | (uintptr_t)f->bias) % 16 == 0;
+    auto kernel = aligned && row_fits_registers(r)
+                      ? (f->wide ? layer_norm_registers<true> : layer_norm_registers<false>)
+                      : (f->wide ? layer_norm_rows<true> : layer_norm_rows<false>);
+    PARE_LAUNCH_DEPENDENT(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, f->scale,
+                          f->bias, epsilon, mean, inverse);
     return cudaGetLastError();
 }
 
 /* r: x is LayerNormalization's input, y its gradient or NULL; dense rows. stats (rows, 2): gets
    mean and 1 / deviation. */
 static cudaError_t layer_norm_grad_launch(const pare_cuda_rows *r, const void *dy,
-                                          const void *scale, double epsilon, double *stats,
+                                          const layer_factors *f, double epsilon, double *stats,
                                           cudaStream_t stream)
 {
     if (r->rows == 0 || r->n == 0) return cudaSuccess;
-    SIMT_LAUNCH(layer_norm_grad_rows, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, dy,
-                scale, epsilon, stats);
+    auto kernel = f->wide ? layer_norm_grad_rows<true> : layer_norm_grad_rows<false>;
+    SIMT_LAUNCH(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r, dy, f->scale, epsilon,
+                stats);
     return cudaGetLastError();
 }
 
@@ -143,10 +162,11 @@ static pare_status axis_read(const pare_prep *p, int *axis)
     return pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank, axis);
 }
 
-static bool factor_fits(const pare_prep *p, int i, int64_t n)
+/* type: of the other factor, which is the same. */
+static bool factor_fits(const pare_prep *p, int i, pare_dtype type, int64_t n)
 {
     return i >= p->in_count || !p->in[i].dtype ||
-           (p->in[i].dtype == p->in[0].dtype && pare_view_count(&p->in[i]) == n &&
+           (p->in[i].dtype == type && pare_view_count(&p->in[i]) == n &&
             pare_view_rowmajor(&p->in[i]));
 }
 
@@ -168,8 +188,10 @@ static bool layer_norm_can(const pare_prep *p)
     if (!pare_cuda_can_float(p, 1) || p->in[0].rank == 0 || axis_read(p, &axis) != PARE_OK)
         return false;
     int64_t n = row_length(&p->in[0], axis);
+    const pare_dtype type = p->in[1].dtype;
     return pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]) &&
-           factor_fits(p, 1, n) && factor_fits(p, 2, n) && stash_fits(p, 1) && stash_fits(p, 2);
+           (type == p->in[0].dtype || type == PARE_f32) && factor_fits(p, 1, type, n) &&
+           factor_fits(p, 2, type, n) && stash_fits(p, 1) && stash_fits(p, 2);
 }
 
 static pare_status layer_norm_prepare(pare_prep *p)
@@ -198,10 +220,11 @@ static pare_status layer_norm_run(const pare_call *c)
     pare_cuda_rows r = *(const pare_cuda_rows *)c->state;
     r.x = c->in[0].data;
     r.y = c->out[0].data;
+    const layer_factors f = {c->in[1].data, optional(c->in, c->in_count, 2),
+                             c->in[1].dtype == PARE_f32};
     return PARE_CUDA_LAUNCH(
-        c, layer_norm_launch, &r, c->in[1].data, optional(c->in, c->in_count, 2),
-        pare_node_float(c->node, "epsilon", 1e-5f), (float *)optional(c->out, c->out_count, 1),
-        (float *)optional(c->out, c->out_count, 2));
+        c, layer_norm_launch, &r, &f, pare_node_float(c->node, "epsilon", 1e-5f),
+        (float *)optional(c->out, c->out_count, 1), (float *)optional(c->out, c->out_count, 2));
 }
 
 static const pare_kernel cuda_layer_norm = {.name = "cuda_layer_norm",
@@ -222,7 +245,8 @@ typedef struct layer {
 
 static bool layer_can(const pare_prep *p)
 {
-    if (!pare_cuda_can_float(p, 3)) return false;
+    if (!pare_cuda_can_float(p, 2)) return false;
+    if (p->in[2].dtype != p->in[0].dtype && p->in[2].dtype != PARE_f32) return false;
     for (int i = 0; i < 3; i++)
         if (!pare_view_rowmajor(&p->in[i]) ||
             (i < p->out_count && p->out[i].dtype && !pare_view_rowmajor(&p->out[i])))
@@ -262,10 +286,12 @@ static pare_status layer_run(const pare_call *c)
     pare_cuda_sums sums = s->sums;
     r.x = c->in[1].data;
     r.y = wanted(c, 0);
-    PARE_TRY(PARE_CUDA_LAUNCH(c, layer_norm_grad_launch, &r, c->in[0].data, c->in[2].data,
-                              s->epsilon, (double *)c->scratch));
+    const layer_factors f = {c->in[2].data, NULL, c->in[2].dtype == PARE_f32};
+    PARE_TRY(PARE_CUDA_LAUNCH(c, layer_norm_grad_launch, &r, c->in[0].data, &f, s->epsilon,
+                              (double *)c->scratch));
     sums.kind = PARE_CUDA_SUMS_LAYER;
     sums.dtype = r.dtype;
+    sums.vectors = c->in[2].dtype;
     sums.w.data[0] = c->in[0].data;
     sums.w.data[1] = c->in[1].data;
     sums.w.data[2] = c->scratch;

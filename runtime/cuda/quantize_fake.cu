@@ -137,7 +137,7 @@ static pare_status scale_grad(const pare_call *c, const fake *f)
     const pare_view *zero = zero_of(c->in, c->in_count, 1);
     pare_cuda_sums s = f->sums;
     s.kind = PARE_CUDA_SUMS_FAKE;
-    s.dtype = PARE_f32;
+    s.dtype = s.vectors = PARE_f32;
     s.levels = f->levels;
     s.w.data[0] = c->in[0].data;
     s.w.data[1] = s.w.data[2] = c->in[1].data;

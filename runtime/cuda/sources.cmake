@@ -8,6 +8,7 @@ set(CUDA
   attention_flash.cu
   batchnorm_train.cu
   binary.cu
+  binary_mixed.cu
   cast.cu
   channel_sums.cu
   compare.cu

@@ -83,6 +83,7 @@ pare_status pare_compile_fuse(pare_model *m, const pare_plan_options *o)
     const bool device = o->device || o->outline;
     PARE_TRY(pare_pass_fold_qdq(m, device ? PARE_KEEP_ALL : PARE_KEEP_INTEGERS));
     if (device && !o->keep_count) PARE_TRY(pare_pass_narrow_products(m));
+    if (device && !o->keep_count) PARE_TRY(pare_pass_fold_casts(m));
     return pare_pass_infer(m, &again);
 }
 

@@ -8,7 +8,8 @@
                                                      sum dY, sum dY (X - mean); the slice's own
      BatchNormGradInput (dY, X, scale, sums, mean0, gsums) -> dX
    mean = mean0 + sum d / n, inv = 1 / sqrt(variance + epsilon), with the variance of the n
-   elements, sum d^2 / n - (sum d / n)^2. Attribute epsilon, but for the first. */
+   elements, sum d^2 / n - (sum d / n)^2. Attribute epsilon, but for the first. X, Y, dY and dX are
+   of one type, f16 and bf16 among them; vectors of channels are of one type, X's or f32. */
 #include "runtime/ops/grad.h"
 
 /* A tensor of one axis is one channel. */
@@ -54,8 +55,8 @@ pare_status pare_infer_batch_norm_grad_stats(pare_node *node)
     const pare_value *x = node->in[1];
     const pare_shape vector = pare_shape_vector(channels_of(x));
     sums_out(node, x, 2);
-    pare_infer_out(node, 1, x->dtype, &vector);
-    pare_infer_out(node, 2, x->dtype, &vector);
+    pare_infer_out(node, 1, node->in[3]->dtype, &vector);
+    pare_infer_out(node, 2, node->in[3]->dtype, &vector);
     return PARE_OK;
 }
 

@@ -2,7 +2,8 @@
 /* Conv, ConvTranspose and their integer forms: shapes, weights, gradients, prune rules.
    The gradient rules emit
      ConvGradInput (dY, W) -> dX     attributes of the Conv, `shape` of X
-     ConvGradWeight (dY, X) -> dW    attributes of the Conv, `shape` of W
+     ConvGradWeight (dY, X) -> dW    attributes of the Conv, `shape` of W; dW is of dY's type or of
+                                     `output_dtype`
    Pruning: a weight makes the channels of the output along one axis and reads those of the input
    along another. */
 #include "runtime/ops/grad.h"

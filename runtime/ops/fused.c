@@ -150,16 +150,18 @@ pare_status pare_infer_fused_conv(pare_node *node)
     return PARE_OK;
 }
 
-/* f32 of integers may be rounded to a short type at once. */
-static pare_status output_narrow(const pare_node *node, const pare_value *x, pare_dtype *type)
+static bool is_short(pare_dtype type) { return type == PARE_f16 || type == PARE_bf16; }
+
+/* f32 of integers may be rounded to a short type at once; sums of short floats may stay f32. */
+static pare_status output_dtype_read(const pare_node *node, const pare_value *x, pare_dtype *type)
 {
-    const pare_dtype narrow = (pare_dtype)pare_node_int(node, "output_dtype", *type);
-    if (narrow == *type) return PARE_OK;
-    if (!pare_type_is_int8(x->dtype) || *type != PARE_f32 ||
-        (narrow != PARE_f16 && narrow != PARE_bf16))
-        return PARE_FAIL_NODE(node, INPUT, "output_dtype %lld beside a result of %s",
-                              (long long)narrow, pare_type(*type)->name);
-    *type = narrow;
+    const pare_dtype to = (pare_dtype)pare_node_int(node, "output_dtype", *type);
+    const bool rounded = pare_type_is_int8(x->dtype) && *type == PARE_f32 && is_short(to),
+               stays = is_short(x->dtype) && to == PARE_f32;
+    if (to != *type && !rounded && !stays)
+        return PARE_FAIL_NODE(node, INPUT, "output_dtype %lld beside a result of %s", (long long)to,
+                              pare_type(*type)->name);
+    *type = to;
     return PARE_OK;
 }
 
@@ -168,7 +170,7 @@ pare_status pare_infer_fused_matmul(pare_node *node)
     pare_value *a, *b;
     pare_dtype type;
     PARE_TRY(weighted_read(node, &a, &b, &type));
-    PARE_TRY(output_narrow(node, a, &type));
+    PARE_TRY(output_dtype_read(node, a, &type));
     int ra = a->shape.rank, rb = b->shape.rank;
     if (ra < 0 || rb < 0) return unknown_output(node, type);
     if (ra < 2 || rb < 2)
@@ -185,6 +187,37 @@ pare_status pare_infer_fused_matmul(pare_node *node)
     y.dim[y.rank - 1] = b->shape.dim[column], y.name[y.rank - 1] = b->shape.name[column];
     pare_infer_out(node, 0, type, &y);
     return PARE_OK;
+}
+
+pare_mixed_kind pare_mixed_kind_of(const char *op_type)
+{
+    static const char *const names[] = {"Add", "Sub", "Mul", "Div"};
+    int k = 0;
+    while (k < PARE_MIXED_COUNT && strcmp(op_type, names[k])) k++;
+    return (pare_mixed_kind)k;
+}
+
+pare_status pare_mixed_read(const pare_node *node, pare_mixed_kind *out)
+{
+    const char *of = pare_node_string(node, "of", "");
+    *out = pare_mixed_kind_of(of);
+    if (*out < PARE_MIXED_COUNT) return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT, "of is '%s', expected Add, Sub, Mul or Div", of);
+}
+
+pare_status pare_infer_mixed_binary(pare_node *node)
+{
+    pare_value *a, *b;
+    pare_mixed_kind kind;
+    PARE_TRY(pare_infer_need(node, 0, &a));
+    PARE_TRY(pare_infer_need(node, 1, &b));
+    PARE_TRY(pare_mixed_read(node, &kind));
+    if (!(is_short(a->dtype) && b->dtype == PARE_f32) &&
+        !(is_short(b->dtype) && a->dtype == PARE_f32))
+        return PARE_FAIL_NODE(node, INPUT,
+                              "'%s' is %s and '%s' %s, expected f32 beside f16 or bf16", a->name,
+                              pare_type(a->dtype)->name, b->name, pare_type(b->dtype)->name);
+    return pare_infer_broadcast_to(node, is_short(a->dtype) ? a->dtype : b->dtype, false);
 }
 
 pare_status pare_infer_q_binary(pare_node *node)

@@ -51,6 +51,21 @@ typedef struct pare_quant_args {
    other than s8, u8 and f32. */
 PARE_NODISCARD pare_status pare_quant_read(const pare_node *node, pare_quant_args *out);
 
+/* MixedBinary (A, B): one of them is f16 or bf16, the other f32; Y = A of B in f32, rounded to the
+   short type. */
+typedef enum pare_mixed_kind {
+    PARE_MIXED_ADD,
+    PARE_MIXED_SUB,
+    PARE_MIXED_MUL,
+    PARE_MIXED_DIV,
+    PARE_MIXED_COUNT
+} pare_mixed_kind;
+
+/* The kind of this operator; PARE_MIXED_COUNT: there is none. */
+pare_mixed_kind pare_mixed_kind_of(const char *op_type);
+/* Reads `of`. PARE_INPUT: no such operator. */
+PARE_NODISCARD pare_status pare_mixed_read(const pare_node *node, pare_mixed_kind *out);
+
 static inline bool pare_type_is_int8(pare_dtype t) { return t == PARE_s8 || t == PARE_u8; }
 
 /* What weights may be beside f32 activations: integers of 8 or 4 bits ... */

@@ -211,6 +211,6 @@ pare_status pare_infer_shaped_grad(pare_node *node)
     if (!dims || rank > PARE_MAX_RANK)
         return PARE_FAIL_NODE(node, INPUT, "attribute shape is missing or too long");
     for (int i = 0; i < rank; i++) shape.dim[i] = dims[i];
-    pare_infer_out(node, 0, dy->dtype, &shape);
+    pare_infer_out(node, 0, (pare_dtype)pare_node_int(node, "output_dtype", dy->dtype), &shape);
     return PARE_OK;
 }

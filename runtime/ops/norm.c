@@ -245,8 +245,8 @@ pare_status pare_infer_layer_norm_grad(pare_node *node)
     PARE_TRY(pare_infer_need(node, 1, &x));
     PARE_TRY(pare_infer_need(node, 2, &scale));
     pare_infer_out(node, 0, x->dtype, &x->shape);
-    pare_infer_out(node, 1, x->dtype, &scale->shape);
-    pare_infer_out(node, 2, x->dtype, &scale->shape);
+    pare_infer_out(node, 1, scale->dtype, &scale->shape);
+    pare_infer_out(node, 2, scale->dtype, &scale->shape);
     return PARE_OK;
 }
 

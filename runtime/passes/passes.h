@@ -91,6 +91,13 @@ PARE_NODISCARD pare_status pare_pass_fold_qdq(pare_model *model, pare_kept_weigh
    numbers stay the same. For GPUs, whose kernels do so. */
 PARE_NODISCARD pare_status pare_pass_narrow_products(pare_model *model);
 
+/* An operator that reads f16 or bf16 through Casts to f32, and whose f32 results Casts of that type
+   alone read, computes in the short type; convolutions, their gradients, matrix products,
+   normalizations, arithmetic and sums also where biases, vectors, constants or what they make stay
+   f32. Numbers stay the same but for the order in which products and convolutions add up. For GPUs,
+   whose kernels of short types sum in f32 on tensor cores and round once. */
+PARE_NODISCARD pare_status pare_pass_fold_casts(pare_model *model);
+
 /* Of a node that only moves or selects elements: does it give the same before QuantizeLinear as
    after it? Resize: nearest only. Pad: zeros only, which are the zero point. */
 bool pare_node_commutes_with_q(const pare_node *node);

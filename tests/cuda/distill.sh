@@ -39,6 +39,9 @@ check prune_cnn "$pare" prune "$zoo/cnn.onnx" -o half.onnx --macs 0.5
 check cnn_cpu $cnn -o half.cpu.onnx --json cpu.json --device cpu
 check cnn_cuda $cnn -o half.cuda.onnx --json cnn.json --device cuda
 check cnn_near_the_cpu near cnn.json cpu.json 1e-4
+check cnn_bf16_cpu $cnn -o bf16.onnx --json cpu.json --device cpu --precision bf16
+check cnn_bf16 $cnn -o bf16.onnx --json bf16.json --device cuda --precision bf16
+check cnn_bf16_near near bf16.json cpu.json 1e-3 # a rounding that turns is 2^-9 of one number
 check tf32 $cnn -o half.tf32.onnx --json tf32.json --device cuda --tf32
 check tf32_said grep -q '"tf32": *true' tf32.json
 check tf32_again $cnn -o again.onnx --device cuda --tf32

@@ -22,6 +22,7 @@ of() { echo "--teacher $zoo/$1.onnx --student $zoo/$1.onnx $train --samples 60 -
 trains_alike adamw "2 3" $mlp --samples 200 --batch 16 --steps 4 --validate-every 2 --ema 0.95
 trains_alike sgd "3" $mlp --samples 200 --batch 12 --steps 3 --accumulate 3 --optimizer sgd --lr 0.1 --clip 1 --loss kl:2,ce # a stage without weights
 trains_alike fp16 "4" $(of cnn) --steps 3 --precision fp16 --augment flip,mixup:0.4
+trains_alike bf16 "3" $(of resnet) --steps 2 --precision bf16 --bn frozen
 trains_alike attention "4" $(of vit) --steps 1
 trains_alike qat "2" $(of cnn) --steps 2 --qat int8 --qat-samples 16
 export SIMT_STREAMS=shuffled

@@ -80,6 +80,8 @@ done
 one norms $norms
 together norms_2 2 "$nccl" "$by_nccl" $norms
 SIMT_NCCL=absent together norms_mpi 2 mpi "$by_mpi" $norms
+one norms_bf16 $norms --precision bf16
+together norms_bf16_2 2 "$nccl" "$by_nccl" $norms --precision bf16
 
 # --- pruning with training between its steps ---
 clear_out

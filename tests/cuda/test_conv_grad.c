@@ -96,31 +96,46 @@ static int64_t out_of(const sizes *s, int axis)
            1;
 }
 
-/* All of f32 with a cast on both sides where the type is another. */
-static void graph_make(graph_case *g, const sizes *s, pare_dtype type)
+static void cast(graph_case *g, const char *from, const char *to, pare_dtype type)
 {
-    static const char *const names[] = {"x", "w", "dy", "b"};
+    assert_int_equal(pare_node_set_int(graph_node(g, "Cast", from, to), "to", type), PARE_OK);
+}
+
+/* How tensors of a short type come to an operator. */
+typedef enum conv_form {
+    TYPED, /* all are short; there is no bias */
+    FOLDED /* f32, behind and before Casts that go into it; the bias and dW are f32 */
+} conv_form;
+
+/* Inputs and outputs are f32. */
+static void graph_make(graph_case *g, const sizes *s, pare_dtype type, conv_form form)
+{
+    static const char *const names[] = {"x", "w", "dy"};
     const int64_t x[4] = {s->n, s->c, s->h, s->w}, w[4] = {s->m, s->c, s->kernel[0], s->kernel[1]},
                   y[4] = {s->n, s->m, out_of(s, 0), out_of(s, 1)};
-    const int64_t *dims[] = {x, w, y, &s->m};
+    const int64_t *dims[] = {x, w, y};
     graph_open(g, 21);
-    for (int i = 0; i < 4; i++) {
-        char in[8];
+    for (int i = 0; i < 3; i++) {
+        char in[8], stored[8];
         snprintf(in, sizeof in, "%s_in", names[i]);
-        graph_input(g, in, PARE_f32, i == 3 ? 1 : 4, dims[i]);
-        assert_int_equal(pare_node_set_int(graph_node(g, "Cast", in, names[i]), "to", type),
-                         PARE_OK);
+        snprintf(stored, sizeof stored, "%s_s", names[i]);
+        graph_input(g, in, PARE_f32, 4, dims[i]);
+        cast(g, in, form == FOLDED ? stored : names[i], type);
+        if (form == FOLDED) cast(g, stored, names[i], PARE_f32);
     }
-    pare_node *node[OUTPUTS] = {graph_node(g, "Conv", "x w b", "y_"),
+    graph_input(g, "b", PARE_f32, 1, &s->m);
+    pare_node *node[OUTPUTS] = {graph_node(g, "Conv", form == FOLDED ? "x w b" : "x w", "y_"),
                                 own_node(g, "ConvGradInput", "dy w", "dx_"),
                                 own_node(g, "ConvGradWeight", "dy x", "dw_")};
     for (int i = 0; i < OUTPUTS; i++) attributes_set(node[i], s);
     assert_int_equal(pare_node_set_ints(node[DX], "shape", x, 4), PARE_OK);
     assert_int_equal(pare_node_set_ints(node[DW], "shape", w, 4), PARE_OK);
-    static const char *const made[] = {"y_", "dx_", "dw_"}, *const outs[] = {"y", "dx", "dw"};
+    static const char *const made[] = {"y_", "dx_", "dw_"}, *const outs[] = {"y", "dx", "dw"},
+                             *const stored[] = {"y_s", "dx_s", "dw_s"};
     for (int i = 0; i < OUTPUTS; i++) {
-        assert_int_equal(pare_node_set_int(graph_node(g, "Cast", made[i], outs[i]), "to", PARE_f32),
-                         PARE_OK);
+        const bool rounded = form == FOLDED && i != DW;
+        if (rounded) cast(g, made[i], stored[i], type);
+        cast(g, rounded ? stored[i] : made[i], outs[i], PARE_f32);
         graph_output(g, outs[i]);
     }
 }
@@ -130,17 +145,19 @@ typedef struct run {
     int64_t count[OUTPUTS];
 } run;
 
-static void kernels_check(const pare_plan *plan, const sizes *s)
+/* Each reads `type` in a kernel of the device, a tile where one is expected. */
+static void kernels_check(const pare_plan *plan, const sizes *s, pare_dtype type)
 {
     int seen = 0;
     for (int i = 0; i < pare_plan_step_count(plan); i++) {
         pare_step_info step;
         pare_plan_step(plan, i, &step);
         if (strncmp(step.kernel, "cuda_", 5)) fail_msg("%s runs %s", step.op_type, step.kernel);
-        if (strncmp(step.op_type, "Conv", 4)) continue;
+        if (!strstr(step.op_type, "Conv")) continue;
         const size_t length = strlen(step.kernel);
         const bool tile = length > 5 && !strcmp(step.kernel + length - 5, "_tile");
         const bool many = s->stride[0] * s->stride[1] > 4 && !strcmp(step.op_type, "ConvGradInput");
+        assert_int_equal(pare_plan_node(plan, i)->in[0]->dtype, type);
         if (tile != (s->expect && !many)) fail_msg("%s runs %s", step.op_type, step.kernel);
         seen++;
     }
@@ -148,8 +165,8 @@ static void kernels_check(const pare_plan *plan, const sizes *s)
 }
 
 /* other: of the kind `kind` is that input, -1: none. */
-static void execute(graph_case *g, const sizes *s, pare_device *device, int other, numbers kind,
-                    run *out)
+static void execute(graph_case *g, const sizes *s, pare_dtype type, pare_device *device, int other,
+                    numbers kind, run *out)
 {
     pare_plan *plan;
     pare_runner *runner;
@@ -158,7 +175,7 @@ static void execute(graph_case *g, const sizes *s, pare_device *device, int othe
     if (pare_plan_new(&g->ctx, &plan, g->model, NULL, 0, &options) != PARE_OK ||
         pare_runner_new(&g->ctx, &runner, plan) != PARE_OK)
         fail_msg("%s", g->ctx.message);
-    if (device) kernels_check(plan, s);
+    if (device) kernels_check(plan, s, type);
     for (int i = 0; i < pare_plan_input_count(plan); i++) {
         pare_view v = pare_runner_input(runner, i);
         fill(&v, (uint32_t)i + 1, i == other ? kind : COARSE);
@@ -180,16 +197,16 @@ static void execute(graph_case *g, const sizes *s, pare_device *device, int othe
    as TF32. Products are multiples of 1 / 64 of magnitude 4 and less, and their sums, of fewer than
    2^16, are exact in f32 whatever their order; with an input of 10 bits behind the point, of fewer
    than 2^9. What is stored short is rounded once on both sides, from the same sum. */
-static void compare(const sizes *s, pare_dtype type, bool tf32, int rounded)
+static void compare_form(const sizes *s, pare_dtype type, bool tf32, int rounded, conv_form form)
 {
     graph_case g;
     pare_device *device;
     run here, there;
-    graph_make(&g, s, type);
+    graph_make(&g, s, type, form);
     if (pare_device_open(&g.ctx, &device, "cuda") != PARE_OK) fail_msg("%s", g.ctx.message);
     device->tf32 = tf32;
-    execute(&g, s, NULL, rounded, ROUNDED, &here);
-    execute(&g, s, device, rounded, FINE, &there);
+    execute(&g, s, type, NULL, rounded, ROUNDED, &here);
+    execute(&g, s, type, device, rounded, FINE, &there);
     for (int o = 0; o < OUTPUTS; o++) {
         assert_true(here.count[o] == there.count[o] && here.count[o] > 0);
         for (int64_t i = 0; i < here.count[o]; i++)
@@ -202,6 +219,12 @@ static void compare(const sizes *s, pare_dtype type, bool tf32, int rounded)
     }
     pare_device_close(device);
     graph_close(&g);
+}
+
+static void compare(const sizes *s, pare_dtype type, bool tf32, int rounded)
+{
+    for (int f = type == PARE_f32 ? FOLDED : TYPED; f <= FOLDED; f++)
+        compare_form(s, type, tf32, rounded, (conv_form)f);
 }
 
 static void compare_all(pare_dtype type, bool tf32)
@@ -253,12 +276,12 @@ static void a_plan_counts_the_tables_of_tiles(void **state)
     graph_case g;
     pare_plan *plan;
     pare_device *device;
-    graph_make(&g, s, PARE_f32);
+    graph_make(&g, s, PARE_f32, FOLDED);
     if (pare_device_open(&g.ctx, &device, "cuda") != PARE_OK) fail_msg("%s", g.ctx.message);
     const pare_plan_options options = {.threads = 1, .deterministic = true, .device = device};
     if (pare_plan_new(&g.ctx, &plan, g.model, NULL, 0, &options) != PARE_OK)
         fail_msg("%s", g.ctx.message);
-    kernels_check(plan, s);
+    kernels_check(plan, s, PARE_f32);
     assert_true(pare_plan_weight_bytes(plan) >= (size_t)(8 * s->n * out_of(s, 0) * out_of(s, 1)));
     pare_plan_free(plan);
     pare_device_close(device);

@@ -430,6 +430,29 @@ static void training_is_tiles(void **state)
     }
 }
 
+/* In bf16 beside an f32 bias and an f32 gradient of weights: the same tiles. */
+static void training_has_f32_ends(void **state)
+{
+    const int64_t bias = 64;
+    graph_case g;
+    pare_roofline *r;
+    (void)state;
+    train_graph(&g, PARE_bf16, 8, 64, 64, 1);
+    graph_input(&g, "b", PARE_f32, 1, &bias);
+    pare_node *conv = graph_value(&g, "y")->producer, *dw = graph_value(&g, "dw")->producer;
+    conv->op_type = "FusedConv", conv->domain = PARE_DOMAIN;
+    assert_int_equal(pare_node_set_in(conv, 2, graph_value(&g, "b")), PARE_OK);
+    assert_int_equal(pare_node_set_int(dw, "output_dtype", PARE_f32), PARE_OK);
+    assert_int_equal(pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, &two), PARE_OK);
+    const pare_roofline_step *y = step_of(r, "FusedConv"), *w = step_of(r, "ConvGradWeight");
+    assert_string_equal(y->kernel, "conv_tile_64x64");
+    assert_string_equal(w->kernel, "conv_grad_weight_64x128");
+    near(y->bytes, 2.0 * (2 * 8 * 64 * 784 + 3 * 64 * 64 * 9) + 4.0 * 64);
+    assert_true(y->known && w->known);
+    pare_roofline_free(r);
+    graph_close(&g);
+}
+
 /* By hand from runtime/cuda/conv/conv.c and conv_stem.cu, of 3 channels and f16: windows of 8 are
    within 32 lines and 96 KiB of shared memory, of 17 lines 96320 bytes, of 18 100608. */
 static void stems_are_the_backends(void **state)
@@ -477,6 +500,7 @@ int main(void)
         cmocka_unit_test(waves_are_counted),
         cmocka_unit_test(the_longest_bounds_a_step),
         cmocka_unit_test(training_is_tiles),
+        cmocka_unit_test(training_has_f32_ends),
         cmocka_unit_test(stems_are_the_backends),
         cmocka_unit_test(memory_bounds_the_whole),
         cmocka_unit_test(early_kernels_launch_sooner),

@@ -4,6 +4,7 @@
    the others and, where the tests are built with a device, the device's against the plain one. In
    row-major order, and with rank-4 tensors in N, H, W, C order. PARE_EXACT=quick: f32 and s8. */
 #include "tests/ops/row_case.h"
+#include "runtime/cpu/fast.h"
 #include "runtime/exec/exec.h"
 
 #include <setjmp.h>
@@ -128,6 +129,18 @@ static void kernel_check(const row_line *line, const row_case *of, pare_dtype ty
     row_close(&r);
 }
 
+/* Short floats that the plain kernel does not take are computed by way of f32: that is then plain.
+ */
+static int plain_of(const row_line *line, pare_dtype type, bool nhwc, const pare_op *op, int last)
+{
+    row_case r;
+    bool widened = false;
+    if (last == 0 || op->cpu[last - 1] != &pare_widened) return last;
+    if (row_open(&r, line, type, nhwc)) widened = row_run(&r, op->cpu[last], NULL) == ROW_REFUSED;
+    row_close(&r);
+    return last - widened;
+}
+
 /* A line in one type and order. False where its plain kernel does not take it. */
 static bool line_check(const row_line *line, pare_dtype type, bool nhwc)
 {
@@ -139,12 +152,13 @@ static bool line_check(const row_line *line, pare_dtype type, bool nhwc)
     bool good = row_open(&r, line, type, nhwc);
     const pare_op *op = r.op;
     while (op->cpu[last] && op->cpu[last + 1]) last++;
-    row_result result = good && op->cpu[0] ? row_run(&r, op->cpu[last], NULL) : ROW_REFUSED;
+    const int plain = good && op->cpu[0] ? plain_of(line, type, nhwc, op, last) : last;
+    row_result result = good && op->cpu[0] ? row_run(&r, op->cpu[plain], NULL) : ROW_REFUSED;
     if (result == ROW_FAILED) print_error("%s failed\n", what), failures++;
     if (result == ROW_RAN) {
-        ran[op - pare_ops][0][last] = true;
+        ran[op - pare_ops][0][plain] = true;
         against_wide(line, &r, type, nhwc, op->cpu[last], what);
-        for (int k = 0; k < last; k++) kernel_check(line, &r, type, nhwc, 0, k, what);
+        for (int k = 0; k < plain; k++) kernel_check(line, &r, type, nhwc, 0, k, what);
         for (int k = 0; device && op->cuda[k]; k++) kernel_check(line, &r, type, nhwc, 1, k, what);
     }
     row_close(&r);

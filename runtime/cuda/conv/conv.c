@@ -26,6 +26,20 @@ pare_cuda_conv_parts pare_cuda_conv_parts_of(const pare_prep *p)
     return (pare_cuda_conv_parts){PARE_CUDA_CONV_Y, &p->in[0], &p->out[0], &p->in[1]};
 }
 
+static bool type_fits(pare_dtype type, pare_dtype of) { return type == of || type == PARE_f32; }
+
+bool pare_cuda_conv_ends_fit(const pare_prep *p)
+{
+    pare_act act;
+    const pare_dtype type = p->in[0].dtype;
+    const pare_view *bias = pare_operand(p->in, p->in_count, PARE_CUDA_CONV_BIAS);
+    if (p->in[1].data && !strcmp(p->node->op_type, "FusedConv")) return false;
+    for (int i = PARE_CUDA_CONV_BIAS + 1; i < p->in_count; i++)
+        if (pare_operand(p->in, p->in_count, i)) return false;
+    return pare_cuda_readable(p, pare_act_read(p->node, &act)) && act.kind == PARE_ACT_NONE &&
+           type_fits(p->out[0].dtype, type) && (!bias || type_fits(bias->dtype, type));
+}
+
 pare_status pare_cuda_conv_window(const pare_prep *p, pare_window *out)
 {
     const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
@@ -73,7 +87,8 @@ bool pare_cuda_conv_shape_read(const pare_prep *p, pare_cuda_conv_shape *s)
 {
     const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
     const int lot = pare_cuda_can_float(p, 2) ? PARE_CUDA_CHUNK / pare_cuda_bytes(a.x->dtype) : 0;
-    if (!lot || p->out[0].dtype != p->in[0].dtype || a.w->rank != 4 || !is_row_major(a.w) ||
+    if (!lot || !pare_cuda_conv_ends_fit(p) || a.w->rank != 4 || !is_row_major(a.w) ||
+        (a.makes != PARE_CUDA_CONV_DW && p->out[0].dtype != p->in[0].dtype) ||
         !picture_fits(a.x, lot, s->x) || !picture_fits(a.y, lot, s->y) ||
         !pare_cuda_readable(p, pare_cuda_conv_window(p, &s->win)))
         return false;
@@ -410,7 +425,8 @@ WGMMA(conv_wgmma_256x64, PARE_CUDA_256X64)
         &pare_cuda_conv_lt_3
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,
                                              NULL};
-const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, NULL};
+const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,
+                                                   NULL};
 
 /* --- ConvTranspose: W is (channels, filters of a group, kernel...) --- */
 

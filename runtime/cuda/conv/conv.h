@@ -37,6 +37,10 @@ typedef struct pare_cuda_conv_parts {
 
 enum { PARE_CUDA_CONV_BIAS = 2 }; /* among the inputs of a Conv */
 pare_cuda_conv_parts pare_cuda_conv_parts_of(const pare_prep *prep);
+/* Is what it makes of its inputs' type, or f32 beside a short one; its bias, too; and does nothing
+   follow: no activation, no residual, no scale? Of FusedConv weights that are computed only: other
+   kernels are for constant ones. */
+bool pare_cuda_conv_ends_fit(const pare_prep *prep);
 /* The window of its forward convolution. */
 PARE_NODISCARD pare_status pare_cuda_conv_window(const pare_prep *prep, pare_window *out);
 
@@ -49,7 +53,7 @@ typedef struct pare_cuda_conv_shape {
 } pare_cuda_conv_shape;
 
 /* Is it one: of one group, channels and filters in whole chunks, weights that are dense, counts
-   that 32 bits hold, PARE_CUDA_MOST_TAPS at most? */
+   that 32 bits hold, PARE_CUDA_MOST_TAPS at most, ends that fit, pictures of one type? */
 bool pare_cuda_conv_shape_read(const pare_prep *prep, pare_cuda_conv_shape *out);
 /* The kind of mma.cuh that its type is multiplied as: f32 is rounded to TF32 where the device
    allows that. */

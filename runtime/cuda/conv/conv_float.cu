@@ -13,12 +13,12 @@
 
 /* Three window axes (missing ones of length 1); channels and filters of one group. Strides of X or
    dX and of Y or dY: N, C, window axes; of W or dW: filters, channels, window axes. f32, f16 or
-   bf16, summed in float. */
+   bf16, summed in float; beside a short type the bias and what is made may be f32. */
 typedef struct pare_cuda_conv_float {
     const void *x, *w, *y, *bias; /* what it is made of */
     void *to;
     float *part; /* of dW in splits > 1: (groups, splits, filters, channels taps) */
-    pare_dtype dtype;
+    pare_dtype dtype, to_type, bias_type;
     pare_cuda_conv_makes makes;
     int n, groups, channels, filters, splits;
     int in[3], out[3], kernel[3], stride[3], dilation[3], begin[3];
@@ -147,13 +147,13 @@ SIMT_INLINE void give(const pare_cuda_conv_float &f, int64_t z, int64_t r, int64
     int tap[3];
     switch (f.makes) {
     case PARE_CUDA_CONV_Y:
-        if (f.bias) v += pare_number_at(f.bias, f.dtype, z * f.filters + c);
+        if (f.bias) v += pare_number_at(f.bias, f.bias_type, z * f.filters + c);
         at = place_of(f.out, f.y_stride, r, z * f.filters + c);
         break;
     case PARE_CUDA_CONV_DX: at = place_of(f.in, f.x_stride, r, z * f.channels + c); break;
     default: unroll(c, f.kernel, tap); at = w_place(f, z, r, c / taps_of(f), tap);
     }
-    pare_number_store(f.to, f.dtype, at, v);
+    pare_number_store(f.to, f.to_type, at, v);
 }
 
 static __global__ void __launch_bounds__(THREADS, 2) conv_float_tile(pare_cuda_conv_float f)
@@ -227,9 +227,8 @@ static bool conv_can(const pare_prep *p)
 {
     const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
     const int64_t group = pare_node_int(p->node, "group", 1);
-    const pare_view *bias = pare_operand(p->in, p->in_count, PARE_CUDA_CONV_BIAS);
     if (!pare_cuda_can_float(p, 2) || a.x->rank < 3 || a.x->rank > 5 || group < 1) return false;
-    if (bias && bias->dtype != p->in[0].dtype) return false;
+    if (!pare_cuda_conv_ends_fit(p)) return false;
     if (group * MOST_SPLITS > MOST_BLOCKS) return false;
     int64_t taps = a.w->dim[1];
     for (int i = 0; i < a.x->rank; i++) {
@@ -265,9 +264,11 @@ static pare_status conv_prepare(pare_prep *p)
 {
     pare_cuda_conv_float *f = (pare_cuda_conv_float *)pare_arena_alloc(p->arena, 1, sizeof *f);
     const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
+    const pare_view *bias = pare_operand(p->in, p->in_count, PARE_CUDA_CONV_BIAS);
     if (!f) return PARE_MEMORY;
     f->makes = a.makes;
-    f->dtype = p->in[0].dtype;
+    f->dtype = p->in[0].dtype, f->to_type = p->out[0].dtype;
+    if (bias) f->bias_type = bias->dtype;
     PARE_TRY(window_set(p, f));
     f->n = (int)a.x->dim[0];
     f->channels = (int)a.w->dim[1];

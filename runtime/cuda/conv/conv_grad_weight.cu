@@ -24,7 +24,7 @@ typedef struct conv_grad_weight_args {
     const void *y, *x;
     float *part; /* (splits, filters, columns) */
     void *to;
-    pare_dtype dtype;
+    pare_dtype dtype;              /* of `to` */
     const conv_window *windows;    /* (positions), then those that are read ahead, of no taps */
     int64_t y_position;            /* elements from one position to the next */
     int kernel_width, line, pixel; /* taps of a line; elements of X from one tap to the next */
@@ -389,7 +389,7 @@ static pare_status windows_make(pare_prep *p, const pare_cuda_conv_shape *shape,
 {
     enum { AHEAD = 4 * STAGES * PARE_CUDA_STEP / 2 };
     const pare_window *w = &shape->win;
-    const int lot = PARE_CUDA_CHUNK / pare_cuda_bytes(s->a.dtype);
+    const int lot = PARE_CUDA_CHUNK / pare_cuda_bytes(p->in[0].dtype);
     const size_t count = (size_t)s->a.positions + AHEAD;
     conv_window *table = (conv_window *)pare_alloc(p->ctx, count, sizeof(conv_window)), *to = table;
     if (!table) return PARE_MEMORY;
@@ -432,7 +432,7 @@ static pare_status prepare(pare_prep *p)
     if (!pare_cuda_conv_shape_read(p, &shape)) return PARE_FAIL_NODE(p->node, INPUT, "no tiles");
     const pare_window *w = &shape.win;
     s->kind = pare_cuda_conv_kind(p);
-    s->a.dtype = p->in[0].dtype;
+    s->a.dtype = p->out[0].dtype;
     s->a.kernel_width = (int)w->kernel[2];
     s->a.line = (int)(w->dilation[1] * shape.x[1]), s->a.pixel = (int)(w->dilation[2] * shape.x[2]);
     s->a.y_position = position_of(&p->in[0], shape.y);
@@ -442,7 +442,7 @@ static pare_status prepare(pare_prep *p)
     s->a.by_channels = pare_cuda_fast_divisor_of(s->a.channels);
     s->a.positions = (int)(shape.images * w->out[1] * w->out[2]);
     s->tall = s->a.filters > 64, s->wide = s->a.columns > 64;
-    s->a.splits = splits_of(s, pare_cuda_bytes(s->a.dtype));
+    s->a.splits = splits_of(s, pare_cuda_bytes(p->in[0].dtype));
     p->scratch = sizeof(float) * (size_t)s->a.splits * (size_t)s->a.filters * (size_t)s->a.columns;
     p->state = s;
     return windows_make(p, &shape, s);

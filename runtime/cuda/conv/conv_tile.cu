@@ -22,7 +22,8 @@ typedef struct conv_class {
 } conv_class;
 
 typedef struct conv_tile_args {
-    const void *from, *w, *bias; /* bias (columns), or NULL */
+    const void *from, *w;
+    const float *bias; /* (columns), or NULL */
     void *to;
     const pare_cuda_im2col *patch;
     int64_t to_stride[3]; /* of images, lines and pixels */
@@ -107,9 +108,7 @@ SIMT_INLINE void rows_finish(const conv_tile_args &a, const conv_class &c,
     {
         const int column = four_column<T>(j);
         float bias[4] = {-0.0f, -0.0f, -0.0f, -0.0f}, four[4];
-        if (a.bias && column < t.columns)
-            PARE_UNROLL PARE_VEC4 bias[k] =
-                pare_number_at(a.bias, (pare_dtype)TYPE, t.n0 + column + k);
+        if (a.bias && column < t.columns) PARE_UNROLL PARE_VEC4 bias[k] = a.bias[t.n0 + column + k];
         PARE_UNROLL for (int i = 0; i < fours_of<T>::ROWS_MINE; i++)
         {
             four_read(sums, i, j, four);
@@ -349,8 +348,7 @@ static bool conv_can(const pare_prep *p)
 {
     pare_cuda_conv_shape s;
     const pare_view *bias = pare_operand(p->in, p->in_count, PARE_CUDA_CONV_BIAS);
-    if (bias && bias->dtype != p->in[0].dtype) return false;
-    return pare_cuda_conv_shape_read(p, &s) &&
+    return (!bias || bias->dtype == PARE_f32) && pare_cuda_conv_shape_read(p, &s) &&
            pare_cuda_gemm_counts(s.filters, (int64_t)s.channels * s.taps);
 }
 
@@ -405,7 +403,7 @@ static pare_status run(const pare_call *c)
     conv_state s = *(const conv_state *)c->state;
     const pare_view *bias = pare_operand(c->in, c->in_count, PARE_CUDA_CONV_BIAS);
     s.a.from = c->in[0].data;
-    s.a.bias = bias ? bias->data : NULL;
+    s.a.bias = (const float *)(bias ? bias->data : NULL);
     s.a.to = c->out[0].data;
     s.a.patch = (const pare_cuda_im2col *)s.table;
     s.turn.from = c->in[1].data;

@@ -100,14 +100,21 @@ static bool is_product(pare_op_id op)
     return op == PARE_OP_MatMul || op == PARE_OP_Gemm || op == PARE_OP_FusedMatMul;
 }
 
+/* May its weights be computed, beside an f32 bias at most? */
+static bool is_trained(const pare_prep *prep, pare_op_id op)
+{
+    return op == PARE_OP_Conv ||
+           (!prep->in[1].data && prep->in_count < 4 && !pare_node_attr(prep->node, "activation"));
+}
+
 /* With constant weights, or computed ones. */
 static pare_status conv_predict(const pare_roofline_maker *m, const pare_prep *prep, pare_op_id op,
                                 pare_roofline_step *out, bool *read)
 {
     const pare_status st = pare_conv_predict(m, prep, out, read);
-    if (*read || st == PARE_MEMORY || op != PARE_OP_Conv) return st;
+    if (*read || st == PARE_MEMORY || !is_trained(prep, op)) return st;
     pare_ctx_clear(m->ctx);
-    *read = pare_conv_train_predict(m, prep, op, out);
+    *read = pare_conv_train_predict(m, prep, PARE_OP_Conv, out);
     return PARE_OK;
 }
 
