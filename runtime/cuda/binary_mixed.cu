@@ -2,6 +2,7 @@
 /* MixedBinary (ops/fused.h): y = x of f, or f of x, with x and y short, f in f32. Four elements
    that lie together a thread, else one. Reads each operand once, writes the output once. */
 #include "runtime/cuda/kernel.h"
+#include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/tensor_iterator.h"
 #include "runtime/ops/fused.h"
@@ -20,6 +21,7 @@ template <int KIND, bool FIRST> SIMT_INLINE float mixed_of(float x, float f)
 template <class T, int KIND, bool FIRST, int W>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) mixed_each(pare_cuda_iterator w)
 {
+    pare_dependent_begin();
     const int last = w.walk.rank - 1;
     const int64_t step_x = w.walk.stride[1][last], step_f = w.walk.stride[2][last];
     PARE_CUDA_EACH (i, w.walk.count / W) {

@@ -54,6 +54,7 @@ set(CUDA_DEPENDENT
   attention.cu
   attention_flash.cu
   binary.cu
+  binary_mixed.cu
   cast.cu
   compare.cu
   pool.cu
