@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mixed precision for speed: nodes that are not faster as int8 on the device at hand stay float, on
-   a GPU in FP16 or FP32. */
+/* Mixed precision for speed: nodes that are not faster as int8 on the device at hand, or on a GPU
+   that is not there, stay float, on a GPU in FP16 or FP32. */
 #ifndef PARE_QUANT_LATENCY_H
 #define PARE_QUANT_LATENCY_H
 
 #include "quant/quant.h"
 #include "runtime/eval/eval.h"
+#include "runtime/eval/roofline.h"
 
 /* In what a node computes. */
 typedef enum pare_quant_format {
@@ -35,10 +36,11 @@ typedef pare_status (*pare_quant_time_fn)(void *user, const pare_model *float_mo
 typedef struct pare_quant_latency_options {
     const pare_input_shape *shapes; /* (shape_count) of the run that is timed, of every input */
     int shape_count;
-    int threads;           /* 0: all cores */
-    pare_device *device;   /* NULL: the CPU */
+    int threads;              /* 0: all cores */
+    pare_device *device;      /* NULL: the CPU */
+    const pare_gpu_spec *gpu; /* times are predicted for it, not measured; or NULL */
     const char *cache_dir; /* times are kept here, a table for each machine (placement.json): with
-                              the same table the choice is the same; NULL: none */
+                              the same table the choice is the same; NULL, or predicted: none */
     void (*progress)(void *user, int64_t done, int64_t all); /* models timed; or NULL */
     void *progress_user;
     pare_quant_time_fn measure; /* NULL: models are compiled, tuned and run */

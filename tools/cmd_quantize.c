@@ -16,7 +16,7 @@ typedef struct quantize_options {
     pare_common common;
     pare_source_options source;
     pare_int8_options int8;
-    const char *output, *ranges, *trace, *cache, *validation;
+    const char *output, *ranges, *trace, *cache, *validation, *predict;
     pare_list shapes;
     double max_drop;    /* points; negative: none */
     int64_t block_size; /* negative: 32 in w4a16, else 0 */
@@ -63,6 +63,9 @@ static const pare_option table[] = {
                     "int8, w4a8: latency: nodes that are not faster as int8 on this device stay "
                     "float; it is timed "
                     "(size)"),
+    PARE_OPT_TEXT("predict", "h200|h100", predict,
+                  "--prefer latency: of this GPU, which need not be there, by the times that 'pare "
+                  "inspect --device' predicts"),
     PARE_OPT_LIST("shapes", "in:32x1x28x28", shapes,
                   "--prefer latency: shape of an input in a timed run (of one sample, or the "
                   "model's with 1 for unknown dims)"),
@@ -164,7 +167,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     static const char *const of_halves[] = {"io", NULL};
     static const char *const of_runs[] = {"trace", "mixed-precision", "max-drop", NULL};
     static const char *const of_judge[] = {"validation", NULL};
-    static const char *const of_timing[] = {"shapes", NULL};
+    static const char *const of_timing[] = {"shapes", "predict", NULL};
     const bool stored = o->precision == PARE_PRECISION_BF16 && !o->bf16_compute;
     if (o->precision == PARE_PRECISION_BF16 && (o->source.data || o->ranges))
         pare_log(tool->ctx, PARE_LOG_WARNING,
@@ -315,8 +318,10 @@ static pare_status convert(pare_tool *tool, const quantize_options *o, pare_mode
     PARE_TRY(pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes));
     pare_max_drop max_drop = {.points = o->max_drop,
                               .data = o->validation ? o->validation : o->source.data};
-    pare_prefer prefer = {
-        .shapes = &o->shapes, .cache = o->cache, .may_fp16 = o->float_precision < 0};
+    pare_prefer prefer = {.shapes = &o->shapes,
+                          .cache = o->cache,
+                          .gpu = o->predict,
+                          .may_fp16 = o->float_precision < 0};
     const pare_quantize_from from = {.source = &o->source,
                                      .ranges = o->ranges,
                                      .trace = o->trace,

@@ -35,11 +35,14 @@ pare_status pare_prefer_latency(pare_tool *tool, pare_model *prepared, const par
     pare_progress bar;
     pare_input_shape *shapes;
     int count;
+    const pare_gpu_spec *gpu = NULL;
     pare_quant_latency_options how = {.threads = (int)tool->common->threads,
                                       .device = tool->device,
                                       .cache_dir = asked->cache,
                                       .progress = pare_progress_step,
                                       .progress_user = &bar};
+    if (asked->gpu) PARE_TRY(pare_gpu_spec_find(tool->ctx, &gpu, asked->gpu));
+    how.gpu = gpu;
     PARE_TRY(pare_shapes_parse(tool, prepared, "--shapes", asked->shapes, &shapes, &count));
     if (source) PARE_TRY(add_data_shapes(tool, prepared, source, &shapes, &count));
     PARE_TRY(pare_shapes_choose(tool, prepared, shapes, count, &shapes, &count));
@@ -63,7 +66,9 @@ pare_status pare_prefer_check(pare_tool *tool, const pare_model *prepared, const
     pare_input_shape *shapes;
     pare_plan_options options;
     pare_plan *plan = NULL;
+    const pare_gpu_spec *gpu;
     int count, inputs;
+    if (asked->gpu) PARE_TRY(pare_gpu_spec_find(tool->ctx, &gpu, asked->gpu));
     PARE_TRY(pare_shapes_parse(tool, prepared, "--shapes", asked->shapes, &shapes, &count));
     if (!pare_model_inputs(&tool->arena, prepared, &inputs)) return PARE_MEMORY;
     if (count < inputs) return PARE_OK; /* others are the data's, which calibration runs */
@@ -79,18 +84,23 @@ pare_status pare_prefer_check(pare_tool *tool, const pare_model *prepared, const
 json_t *pare_prefer_json(const pare_prefer *p)
 {
     const pare_side_by_side *all = &p->found.int8, *now = &p->found.chosen;
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "float_ms", now->a_ms, "int8_ms",
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:s?}", "float_ms", now->a_ms, "int8_ms",
                      all->b_ms, "ms", now->b_ms, "int8_ratio", all->ratio, "ratio", now->ratio,
-                     "stable", (int)!now->disturbed, "met", (int)is_met(p));
+                     "stable", (int)!now->disturbed, "met", (int)is_met(p), "predicted_for",
+                     p->gpu);
 }
 
-static const char *rival(const pare_tool *tool) { return tool->device ? "FP16" : "float"; }
+static const char *rival(const pare_tool *tool, const pare_prefer *p)
+{
+    return tool->device || p->gpu ? "FP16" : "float";
+}
 
 void pare_prefer_print(pare_tool *tool, const pare_prefer *p)
 {
     const pare_side_by_side *all = &p->found.int8, *now = &p->found.chosen;
+    if (p->gpu) pare_print(stderr, "predicted for %s: ", p->gpu);
     pare_print(stderr, "%.3g ms a run, %.2f of the %s model's time", now->b_ms, now->ratio,
-               rival(tool));
+               rival(tool, p));
     if (all->ratio != now->ratio)
         pare_print(stderr, "; %.2f where no node stays float for it", all->ratio);
     pare_print(stderr, "\n");
@@ -110,7 +120,8 @@ pare_status pare_prefer_verdict(pare_tool *tool, const pare_prefer *p, const cha
     if (is_met(p)) return PARE_OK;
     return PARE_FAIL(
         tool->ctx, MISSED,
-        "%s: is slower than the %s model here: %.3g ms a run, %.3g ms in %s; it is the "
+        "%s: is slower than the %s model %s%s: %.3g ms a run, %.3g ms in %s; it is the "
         "fastest that was found",
-        output, rival(tool), now->b_ms, now->a_ms, rival(tool));
+        output, rival(tool, p), p->gpu ? "as predicted for " : "here", p->gpu ? p->gpu : "",
+        now->b_ms, now->a_ms, rival(tool, p));
 }

@@ -155,7 +155,8 @@ static pare_status find_sensitive(pare_tool *tool, pare_model *model, const pare
 static pare_status allow_fp16(pare_tool *tool, pare_model *model, pare_quant_options *options,
                               const pare_quantize_from *from, pare_quant_facts *facts)
 {
-    if (!from->prefer || !from->prefer->may_fp16 || !tool->device) return PARE_OK;
+    const pare_prefer *p = from->prefer;
+    if (!p || !p->may_fp16 || !(tool->device || p->gpu)) return PARE_OK;
     options->float_fp16 = true;
     return pare_quant_raise_opset(tool->ctx, model, options, facts);
 }

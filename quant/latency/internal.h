@@ -56,8 +56,22 @@ int64_t pare_assignment_cost(const pare_assignment *a, const pare_quant_format *
 /* All 0, each node its own head. */
 PARE_NODISCARD pare_status pare_quant_times_new(pare_quant_times *out, pare_arena *arena,
                                                 int count);
+/* What steps (count) take, by the prepared model's nodes. */
+PARE_NODISCARD pare_status pare_quant_times_attribute(pare_ctx *ctx, const pare_model *prepared,
+                                                      const pare_node *const *step,
+                                                      const double *seconds, int count,
+                                                      pare_quant_times *out);
+/* The float model as it would run without integers: on a GPU in FP16. *out is the caller's, on
+   failure, too. */
+PARE_NODISCARD pare_status pare_quant_make_rival(pare_ctx *ctx, const pare_model *prepared,
+                                                 bool fp16, pare_model **out);
 /* Compiles, tunes and runs. */
 PARE_NODISCARD pare_status pare_quant_times_measure(pare_ctx *ctx, const pare_model *float_model,
+                                                    const pare_model *candidate,
+                                                    const pare_quant_latency_options *how,
+                                                    pare_quant_times *out);
+/* predict.c: the same of how->gpu, without it. */
+PARE_NODISCARD pare_status pare_quant_times_predict(pare_ctx *ctx, const pare_model *float_model,
                                                     const pare_model *candidate,
                                                     const pare_quant_latency_options *how,
                                                     pare_quant_times *out);

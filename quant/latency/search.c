@@ -89,9 +89,9 @@ static pare_status measure(search *s, const pare_model *model, pare_quant_times 
     const pare_quant_latency_options *how = s->how;
     const pare_log_fn log = s->ctx->log;
     s->ctx->log = NULL; /* plans would say every kernel many times */
-    const pare_status st = how->measure
-                               ? how->measure(how->measure_user, s->model, model, out)
-                               : pare_quant_times_measure(s->ctx, s->model, model, how, out);
+    const pare_status st = how->measure ? how->measure(how->measure_user, s->model, model, out)
+                           : how->gpu ? pare_quant_times_predict(s->ctx, s->model, model, how, out)
+                                      : pare_quant_times_measure(s->ctx, s->model, model, how, out);
     s->ctx->log = log;
     PARE_TRY(st);
     s->timed++;
@@ -194,36 +194,76 @@ static pare_status learn(search *s, const trial *t)
     return PARE_OK;
 }
 
-/* From a model that is float throughout, in FP16 where that can be, or in FP32. */
-static pare_status learn_float(search *s, const pare_model *model, pare_quant_format place)
+/* --- steps that only a float model has --- */
+
+/* Of the all-int8 model's steps: those of node i's become step `to`'s. */
+static void step_join(search *s, int i, int to)
 {
-    pare_quant_times times;
-    PARE_TRY(times_of(s, model, &times));
-    PARE_TRY(by_step(s, &times, &s->seconds[place]));
-    for (int i = 0; i < s->count; i++)
-        if (times.place[i] == PARE_IN_F16) s->is_f16[s->trial[0].times.head[i]] = true;
-    learn_rates(s, &times);
-    return PARE_OK;
+    pare_quant_times *int8 = &s->trial[0].times;
+    const int from = int8->head[i];
+    if (from == to) return;
+    for (int k = 0; k < s->count; k++)
+        if (int8->head[k] == from) int8->head[k] = to;
+    if (int8->place[from] > int8->place[to]) int8->place[to] = int8->place[from];
 }
 
-static pare_status learn_f16(search *s)
+/* A float model computes several products of the all-int8 one in one step, as attention: they
+   change their format together, with what is between them. */
+static void steps_join(search *s, const pare_quant_times *floats)
+{
+    for (int h = 0; h < s->count; h++) {
+        int products = 0, first = -1;
+        for (int i = 0; i < s->count; i++)
+            if (floats->head[i] == h &&
+                pare_quant_kind_of(s->model->graph->node[i]) == PARE_QUANT_WEIGHTED && !products++)
+                first = s->trial[0].times.head[i];
+        for (int i = 0; products > 1 && i < s->count; i++)
+            if (floats->head[i] == h) step_join(s, i, first);
+    }
+}
+
+/* The model in FP16; *out has no nodes where none can be FP16. */
+static pare_status time_f16(search *s, pare_quant_times *out)
 {
     const pare_quant_options f16 = {.precision = PARE_PRECISION_FP16};
     const pare_ranges *seen = s->options->float_ranges;
     pare_model *model;
+    *out = (pare_quant_times){0};
     PARE_TRY(pare_model_clone(s->ctx, &model, s->model));
     const pare_log_fn log = s->ctx->log;
     s->ctx->log = NULL;
     pare_status st = pare_quantize(s->ctx, model, seen ? seen : s->ranges, &f16, NULL);
     s->ctx->log = log;
     if (st == PARE_OK)
-        st = learn_float(s, model, PARE_IN_F16);
-    else if (st == PARE_INPUT) { /* no node can be FP16 */
+        st = times_of(s, model, out);
+    else if (st == PARE_INPUT) {
         pare_ctx_clear(s->ctx);
         st = PARE_OK;
     }
     pare_model_free(model);
     return st;
+}
+
+static pare_status learn_float(search *s, const pare_quant_times *times, pare_quant_format place)
+{
+    PARE_TRY(by_step(s, times, &s->seconds[place]));
+    for (int i = 0; i < s->count; i++)
+        if (times->place[i] == PARE_IN_F16) s->is_f16[s->trial[0].times.head[i]] = true;
+    learn_rates(s, times);
+    return PARE_OK;
+}
+
+/* From models that are float throughout, and the one that is all int8. */
+static pare_status learn_all(search *s)
+{
+    pare_quant_times f32, f16 = {0};
+    PARE_TRY(times_of(s, s->model, &f32));
+    if (s->in_float == PARE_IN_F16) PARE_TRY(time_f16(s, &f16));
+    steps_join(s, &f32);
+    if (f16.count) steps_join(s, &f16);
+    PARE_TRY(learn_float(s, &f32, PARE_IN_F32));
+    if (f16.count) PARE_TRY(learn_float(s, &f16, PARE_IN_F16));
+    return learn(s, &s->trial[0]);
 }
 
 /* --- the assignment --- */
@@ -378,7 +418,8 @@ static pare_status open_search(search *s)
         s->seconds[p] = pare_arena_alloc(&s->arena, nodes, sizeof *s->seconds[p]);
         if (!s->seconds[p]) return PARE_MEMORY;
     }
-    PARE_TRY(pare_machine_table_open(s->ctx, &s->table, s->how->cache_dir, s->how->device, &kind));
+    PARE_TRY(pare_machine_table_open(s->ctx, &s->table, s->how->gpu ? NULL : s->how->cache_dir,
+                                     s->how->device, &kind));
     PARE_TRY(pare_model_clone(s->ctx, &s->sized, s->model));
     for (int i = 0; i < s->how->shape_count; i++) {
         pare_value *v = pare_graph_find_own(s->sized->graph, s->how->shapes[i].name);
@@ -394,9 +435,7 @@ static pare_status begin(search *s)
     trial *first = &s->trial[0];
     for (int i = 0; i < s->count; i++) first->place[i] = s->in_float;
     PARE_TRY(try_it(s, first));
-    PARE_TRY(learn_float(s, s->model, PARE_IN_F32));
-    if (s->in_float == PARE_IN_F16) PARE_TRY(learn_f16(s));
-    PARE_TRY(learn(s, first));
+    PARE_TRY(learn_all(s));
     for (int i = 0; i < s->count; i++) {
         const int head = first->times.head[i];
         const bool int8 = first->times.place[head] == PARE_IN_INT8;

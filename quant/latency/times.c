@@ -137,8 +137,9 @@ static double rate_of(const rates *r, int conversion)
     return r->elements[conversion] > 0 ? r->seconds[conversion] / r->elements[conversion] : 0;
 }
 
-static pare_status attribute(pare_ctx *ctx, const pare_model *prepared, const pare_plan *plan,
-                             const double *seconds, pare_quant_times *out)
+pare_status pare_quant_times_attribute(pare_ctx *ctx, const pare_model *prepared,
+                                       const pare_node *const *step, const double *seconds,
+                                       int count, pare_quant_times *out)
 {
     const pare_graph *graph = prepared->graph;
     pare_arena arena;
@@ -151,8 +152,7 @@ static pare_status attribute(pare_ctx *ctx, const pare_model *prepared, const pa
                .stack = pare_arena_alloc(&arena, n, sizeof *c.stack)};
     const pare_status st = c.taken && c.stack ? PARE_OK : PARE_MEMORY;
     for (int i = 0; i < graph->node_count; i++) graph->node[i]->mark = i;
-    for (int i = 0; st == PARE_OK && i < pare_plan_step_count(plan); i++)
-        note_step(&c, pare_plan_node(plan, i), seconds[i], &r);
+    for (int i = 0; st == PARE_OK && i < count; i++) note_step(&c, step[i], seconds[i], &r);
     out->quantize = rate_of(&r, 0);
     out->dequantize = rate_of(&r, 1);
     out->cast = rate_of(&r, 2);
@@ -166,23 +166,24 @@ static pare_status attribute(pare_ctx *ctx, const pare_model *prepared, const pa
 static pare_status time_steps(pare_ctx *ctx, const pare_model *prepared, const pare_timed *timed,
                               pare_quant_times *out)
 {
-    const size_t steps = (size_t)pare_plan_step_count(timed->plan);
-    double *seconds = pare_alloc(ctx, steps + 1, sizeof *seconds);
-    if (!seconds) return PARE_MEMORY;
-    pare_status st = pare_measure_steps(ctx, timed->runner, 0, seconds);
-    if (st == PARE_OK) st = attribute(ctx, prepared, timed->plan, seconds, out);
+    const int count = pare_plan_step_count(timed->plan);
+    double *seconds = pare_alloc(ctx, (size_t)count + 1, sizeof *seconds);
+    const pare_node **step = pare_alloc(ctx, (size_t)count + 1, sizeof *step);
+    pare_status st = seconds && step ? PARE_OK : PARE_MEMORY;
+    for (int i = 0; st == PARE_OK && i < count; i++) step[i] = pare_plan_node(timed->plan, i);
+    if (st == PARE_OK) st = pare_measure_steps(ctx, timed->runner, 0, seconds);
+    if (st == PARE_OK) st = pare_quant_times_attribute(ctx, prepared, step, seconds, count, out);
     pare_free(seconds);
+    pare_free(step);
     return st;
 }
 
-/* The float model as it would run without integers: on a GPU in FP16. *out is the caller's, on
-   failure, too. */
-static pare_status make_rival(pare_ctx *ctx, const pare_model *prepared, const pare_device *device,
-                              pare_model **out)
+pare_status pare_quant_make_rival(pare_ctx *ctx, const pare_model *prepared, bool fp16,
+                                  pare_model **out)
 {
-    const pare_quant_options fp16 = {.precision = PARE_PRECISION_FP16};
+    const pare_quant_options options = {.precision = PARE_PRECISION_FP16};
     PARE_TRY(pare_model_clone(ctx, out, prepared));
-    return device ? pare_quantize(ctx, *out, NULL, &fp16, NULL) : PARE_OK;
+    return fp16 ? pare_quantize(ctx, *out, NULL, &options, NULL) : PARE_OK;
 }
 
 static pare_status time_against(pare_ctx *ctx, const pare_model *rival, const pare_model *candidate,
@@ -211,7 +212,7 @@ pare_status pare_quant_times_measure(pare_ctx *ctx, const pare_model *float_mode
     PARE_TRY(pare_timed_open(ctx, &timed, candidate, &timing));
     pare_status st = time_steps(ctx, float_model, &timed, out);
     if (st == PARE_OK && candidate != float_model) {
-        st = make_rival(ctx, float_model, how->device, &rival);
+        st = pare_quant_make_rival(ctx, float_model, how->device != NULL, &rival);
         if (st == PARE_OK) st = time_against(ctx, rival, candidate, &timed, &timing, &out->against);
         pare_model_free(rival);
     }

@@ -66,6 +66,7 @@ PARE_NODISCARD pare_status pare_roofline_new(pare_ctx *ctx, pare_roofline **out,
 void pare_roofline_free(pare_roofline *roofline); /* NULL is fine */
 int pare_roofline_count(const pare_roofline *roofline);
 const pare_roofline_step *pare_roofline_at(const pare_roofline *roofline, int i);
+const pare_node *pare_roofline_node(const pare_roofline *roofline, int i); /* of the outline */
 /* The sum, less what steps side by side save. */
 double pare_roofline_seconds(const pare_roofline *roofline);
 double pare_roofline_saved(const pare_roofline *roofline);

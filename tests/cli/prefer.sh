@@ -14,6 +14,7 @@ places() {
     "$pare" quantize net.onnx -o "$case_.onnx" --prefer latency --threads 1 --json "$case_.json" "$@" >.test.out 2>.test.err
     rc=$?
     facts_of "$case_.json" >.test.facts
+    cp .test.err .test.said
     met=3
     grep -q '"met": true' .test.facts && met=0
     if [ $rc = $met ] && has "model's time" .test.err && "$pare" validate net.onnx "$case_.onnx" --data "$data/test.h5" --samples 32 -q >.test.out 2>&1; then
@@ -51,7 +52,23 @@ places w4a8 $train --precision w4a8 --target onnxruntime
 "$pare" quantize -q net.onnx $train -o size2.onnx --prefer size >/dev/null
 cmp -s size.onnx size2.onnx && pass size_is_the_default || fail size_is_the_default "other bytes"
 
+# --- of a GPU that is not there: the same on every machine, and at each call ---
+for again in "" _again; do
+    places "predicted$again" $train --predict h200 --shapes input:1024x1x28x28
+    has 'predicted for h200: ' .test.said && pass "predicted_said$again" || fail "predicted_said$again" "$(cat .test.said)"
+done
+cmp -s predicted.onnx predicted_again.onnx && pass predicted_same || fail predicted_same "other bytes"
+grep -q '"predicted_for": "h200"' predicted.json && pass predicted_facts || fail predicted_facts "no predicted_for"
+cp "$zoo/vit.onnx" vit.onnx # attention is one step in FP16, and both products of it leave INT8 for that
+"$pare" quantize vit.onnx $train -q -o vit.int8.onnx --mixed-precision 0 --prefer latency --predict h200 \
+    --shapes input:1024x1x28x28 --json vit.json >.test.out 2>.test.err
+"$pare" inspect vit.int8.onnx --device h200 --batch 1024 >.test.out 2>&1
+[ "$(grep -c 'FusedAttention .*attention_flash' .test.out)" = 5 ] && pass predicted_attention ||
+    fail predicted_attention "$(grep -c FusedAttention .test.out) of 5 are one step"
+
 # --- what it refuses ---
+refuses predict_alone 2 "--predict|--prefer latency" "$pare" quantize net.onnx $train -o x.onnx --predict h200
+refuses predict_unknown 2 "'h300'|h200, h100" "$pare" quantize -q net.onnx $train -o x.onnx --prefer latency --predict h300
 refuses fp16 2 "--prefer|fp16" "$pare" quantize net.onnx $train -o x.onnx --precision fp16 --prefer latency
 refuses shapes_alone 2 "--shapes|--prefer latency" "$pare" quantize net.onnx $train -o x.onnx --shapes input:4x1x28x28
 refuses word 2 "--prefer|size|latency|speed" "$pare" quantize net.onnx $train -o x.onnx --prefer speed

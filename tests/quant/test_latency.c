@@ -104,7 +104,9 @@ static void build(graph_case *g)
 /* Microseconds. The addition never is int8, and takes no time. */
 typedef struct stopwatch {
     double in[PARE_IN_COUNT][GEMMS], quantize, dequantize, cast;
-    bool f16; /* float nodes can be FP16 */
+    double joined; /* of products 1 and 2 in one step where both have one float format; 0: they
+                      never are */
+    bool f16;      /* float nodes can be FP16 */
     int asked;
 } stopwatch;
 
@@ -119,11 +121,17 @@ static double conversion(const stopwatch *w, pare_quant_format from, pare_quant_
     return fmin(w->cast, w->quantize + w->dequantize);
 }
 
+static bool joins(const stopwatch *w, const pare_quant_format *place)
+{
+    return w->joined > 0 && place[1] == place[2] && place[1] != PARE_IN_INT8;
+}
+
 static double total(const stopwatch *w, const pare_quant_format *place)
 {
     static const int edge[][2] = {{0, 1}, {1, 2}, {0, 3}, {2, ADD}, {3, ADD}, {ADD, 4}};
     double sum = 1, each = conversion(w, PARE_IN_F32, place[0]);
     for (int i = 0; i < GEMMS; i++) sum += w->in[place[i]][i];
+    if (joins(w, place)) sum += w->joined - w->in[place[1]][1] - w->in[place[2]][2];
     for (size_t e = 0; e < sizeof edge / sizeof *edge; e++)
         each += conversion(w, place[edge[e][0]], place[edge[e][1]]);
     if (place[4] == PARE_IN_F16) each += w->cast;
@@ -145,6 +153,16 @@ static pare_quant_format place_of(const pare_graph *g, int i)
     return node->out[0]->dtype == PARE_f16 ? PARE_IN_F16 : PARE_IN_F32;
 }
 
+/* The second product's nodes, and what is between, become the first one's step. */
+static void join(const stopwatch *w, const pare_graph *g, pare_quant_times *out)
+{
+    const int first = pare_node_index(named(g, "w1")), second = pare_node_index(named(g, "w2"));
+    out->seconds[first] = 1e-6 * w->joined;
+    out->seconds[second] = 0;
+    for (int n = 0; n < out->count; n++)
+        if (out->head[n] == second) out->head[n] = first;
+}
+
 static pare_status look(void *user, const pare_model *float_model, const pare_model *candidate,
                         pare_quant_times *out)
 {
@@ -164,6 +182,7 @@ static pare_status look(void *user, const pare_model *float_model, const pare_mo
         out->place[n] = place[i];
         out->seconds[n] = gemm ? 1e-6 * w->in[place[i]][i] : 0;
     }
+    if (joins(w, place)) join(w, float_model->graph, out);
     out->quantize = 1e-6 * w->quantize;
     out->dequantize = 1e-6 * w->dequantize;
     out->cast = 1e-6 * w->cast;
@@ -282,6 +301,30 @@ static void no_assignment_of_three_formats_is_faster(void **state)
     no_assignment_is_faster(true, 1.05);
 }
 
+/* Each of the two is faster as int8, and both in one float step are faster than that. */
+static void products_of_one_step_change_together(void **state)
+{
+    (void)state;
+    for (int f16 = 0; f16 < 2; f16++)
+        for (int slow = 0; slow < 2; slow++) {
+            graph_case g;
+            pare_quant_format place[NODES];
+            pare_quant_latency found;
+            stopwatch w = {.joined = slow ? 17 : 9, .f16 = f16};
+            for (int i = 0; i < GEMMS; i++) {
+                w.in[PARE_IN_F32][i] = 12;
+                w.in[PARE_IN_F16][i] = 10;
+                w.in[PARE_IN_INT8][i] = 8;
+            }
+            build(&g);
+            if (find(&g, &w, NULL, place, &found) != PARE_OK) fail_msg("%s", g.ctx.message);
+            for (int i = 0; i < GEMMS; i++)
+                assert_int_equal(place[i] == PARE_IN_INT8, slow || (i != 1 && i != 2));
+            assert_true(fabs(found.chosen.b_ms - total(&w, place)) < 1e-9);
+            graph_close(&g);
+        }
+}
+
 static void the_table_chooses_again(void **state)
 {
     uint32_t x = 11u;
@@ -340,6 +383,7 @@ int main(void)
         cmocka_unit_test(no_cut_is_smaller),
         cmocka_unit_test(no_assignment_of_two_formats_is_faster),
         cmocka_unit_test(no_assignment_of_three_formats_is_faster),
+        cmocka_unit_test(products_of_one_step_change_together),
         cmocka_unit_test(the_table_chooses_again),
         cmocka_unit_test(memory_that_runs_out_is_said),
     };

@@ -72,6 +72,7 @@ void pare_roofline_free(pare_roofline *r)
 
 int pare_roofline_count(const pare_roofline *r) { return r->count; }
 const pare_roofline_step *pare_roofline_at(const pare_roofline *r, int i) { return &r->step[i]; }
+const pare_node *pare_roofline_node(const pare_roofline *r, int i) { return r->node[i]; }
 double pare_roofline_seconds(const pare_roofline *r) { return r->seconds - r->saved; }
 double pare_roofline_saved(const pare_roofline *r) { return r->saved; }
 const pare_plan *pare_roofline_plan(const pare_roofline *r) { return r->plan; }
