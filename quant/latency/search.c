@@ -40,6 +40,8 @@ typedef struct search {
     double *seconds[PARE_IN_COUNT]; /* (count) of the step that a node heads, in each format */
     bool *is_f16;                   /* (count) some node of that step can be */
     double rate[PARE_IN_COUNT][PARE_IN_COUNT]; /* seconds an element from one format to another */
+    bool least; /* conversions count at their least: one for all readers of a tensor, none behind a
+                   product of integers; else each reader pays, as if it were the only one */
 } search;
 
 /* --- models and their times --- */
@@ -286,6 +288,13 @@ static void close_rates(const search *s, double rate[PARE_IN_COUNT][PARE_IN_COUN
                 rate[i][j] = fmin(rate[i][j], rate[i][k] + rate[k][j]);
 }
 
+/* Of a unit, by its head. */
+static bool is_product(const search *s, int head)
+{
+    return head < s->count &&
+           pare_quant_kind_of(s->model->graph->node[head]) == PARE_QUANT_WEIGHTED;
+}
+
 static pare_status add_edge(search *s, pare_assignment *a, int from, int to, double elements)
 {
     double rate[PARE_IN_COUNT][PARE_IN_COUNT];
@@ -297,7 +306,9 @@ static pare_status add_edge(search *s, pare_assignment *a, int from, int to, dou
     close_rates(s, rate);
     for (int i = 0; i < PARE_IN_COUNT; i++)
         for (int k = 0; k < PARE_IN_COUNT; k++)
-            edge->convert[i][k] = i == k ? 0 : capacity(elements * rate[i][k]);
+            edge->convert[i][k] = i == k || (i == PARE_IN_INT8 && s->least && is_product(s, from))
+                                      ? 0
+                                      : capacity(elements * rate[i][k]);
     return PARE_OK;
 }
 
@@ -345,7 +356,8 @@ static pare_status build(search *s, pare_assignment *a)
             if (!v || v->data || v->dtype != PARE_f32 || v->graph != g) continue;
             const int from =
                 v->producer ? int8->head[pare_ptr_map_find(&s->at, v->producer)] : s->count;
-            PARE_TRY(add_edge(s, a, from, int8->head[i], elements_of(s, v)));
+            const double part = s->least && v->user_count > 1 ? 1.0 / v->user_count : 1;
+            PARE_TRY(add_edge(s, a, from, int8->head[i], part * elements_of(s, v)));
         }
     return PARE_OK;
 }
@@ -446,6 +458,18 @@ static pare_status begin(search *s)
     return PARE_OK;
 }
 
+/* An assignment that was not timed yet: conversions count for each reader and at their least, in
+   turns. */
+static pare_status assign_anew(search *s, trial *t, bool *fresh)
+{
+    *fresh = false;
+    for (int k = 0; k < 2 && !*fresh; k++) {
+        PARE_TRY(assign(s, t, fresh));
+        s->least = !s->least;
+    }
+    return PARE_OK;
+}
+
 static pare_status find(search *s, const trial **best)
 {
     PARE_TRY(open_search(s));
@@ -454,7 +478,7 @@ static pare_status find(search *s, const trial **best)
     for (s->trials = 1; s->trials < ROUNDS; s->trials++) {
         trial *next = &s->trial[s->trials];
         bool fresh;
-        PARE_TRY(assign(s, next, &fresh));
+        PARE_TRY(assign_anew(s, next, &fresh));
         if (!fresh) break;
         PARE_TRY(try_it(s, next));
         PARE_TRY(learn(s, next));
