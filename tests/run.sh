@@ -214,8 +214,8 @@ stage_python() {
 for stage in release sanitize isa fuzz install; do
     wants $stage && stage_$stage
 done
-# Side by side: each computes on one core for most of its time, and who is done first helps. Tests that
-# start several processes run one after the other.
+# Side by side: each computes on one core for most of its time, and who is done first helps. Tests of
+# several processes run one after the other.
 rm -rf "$log/claimed" && mkdir "$log/claimed"
 ranks=$(grep -lE 'ranks_can|_parallel\.sh' tests/cli/[!_]*.sh)
 others=$(grep -LE 'ranks_can|_parallel\.sh' tests/cli/[!_]*.sh)
@@ -225,6 +225,10 @@ wants python && stage_python
 # shellcheck disable=SC2046 # a list of words
 wants cli && stage_cli $(echo "$others" | sort -r)
 wait
+for file in $ranks $others; do
+    name=$(basename "$file" .sh)
+    ! wants cli || [ -d "$log/claimed/$name" ] || say "FAIL cli/$name: was not run"
+done
 
 passed=$(grep -c '^PASS ' "$results")
 failed=$(grep -c '^FAIL ' "$results")

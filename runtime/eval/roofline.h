@@ -44,7 +44,7 @@ typedef struct pare_roofline_step {
     char kernel[40];  /* "conv_128x128"; "unknown": the model has none, its bytes are counted;
                         "host", "interpreter": the CPU computes it, its copies are */
     bool known;
-    int launches;
+    int launches, overlaps; /* and how many of these begin before the kernel ahead has ended */
     double bytes, macs;
     pare_bound bound;
     int occupancy; /* blocks an SM holds; 0: not known, as the next one */

@@ -4,7 +4,7 @@
 set -u
 LC_ALL=C
 export LC_ALL
-top=$(cd "$(dirname "$0")/../.." && pwd)
+top=$(cd "$(dirname "$0")/../.." && pwd -P)
 pare=${PARE:-$top/build/pare}
 zoo=$top/datasets/zoo
 work=$top/build/tests/cli/$name

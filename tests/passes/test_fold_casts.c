@@ -321,7 +321,55 @@ static void products_without_a_form_stay(void **state)
     graph_close(&c.g);
 }
 
+/* Kernels pack constant weights for products of one type. */
+static void products_of_constants_do_not_mix_types(void **state)
+{
+    float eighths[8 * 8 * 9];
+    (void)state;
+    for (int i = 0; i < 8 * 8 * 9; i++) eighths[i] = (float)(i * 7 % 33 - 16) / 8;
+    for (int t = 0; t < 2; t++) {
+        fold_case c;
+        open_case(&c, types[t]);
+        graph_floats(&c.g, "k", 2, (int64_t[]){8, 16}, eighths);
+        graph_floats(&c.g, "w", 4, pw, eighths);
+        take_stored(&c, "a", 2, (int64_t[]){6, 8});
+        take_stored(&c, "x", 4, px);
+        take(&c, "b", 1, (int64_t[]){8});
+        graph_node(&c.g, "MatMul", "a.w k", "wide");
+        graph_node(&c.g, "MatMul", "a.w k", "p");
+        set_ints(graph_node(&c.g, "Conv", "x.w w b", "q"), "pads", pads, 4);
+        set_ints(graph_node(&c.g, "Conv", "x.w w", "r"), "pads", pads, 4);
+        store(&c, "p"), store(&c, "q"), store(&c, "r");
+        compare(&c, "wide", 96), compare(&c, "p.w", 96);
+        compare(&c, "q.w", 480), compare(&c, "r.w", 480);
+        fold(&c, 5 + 3); /* of a, x, wide's a, q's x and q; what "NAME.w" is compared as */
+        assert_int_equal(graph_count(&c.g, "FusedConv") + graph_count(&c.g, "FusedMatMul"), 0);
+        assert_int_equal(type_of(&c, "p.s"), types[t]);
+        assert_int_equal(graph_value(&c.g, "r.s")->producer->in[0]->dtype, types[t]);
+        graph_close(&c.g);
+    }
+}
+
 /* --- BatchNormalization --- */
+
+/* Its other outputs are of its statistics' types, which it must not change. */
+static void training_mode_stays(void **state)
+{
+    fold_case c;
+    const int64_t vector[] = {8};
+    (void)state;
+    open_case(&c, PARE_bf16);
+    take_stored(&c, "x", 4, px);
+    take(&c, "s", 1, vector), take(&c, "b", 1, vector), take(&c, "m", 1, vector);
+    graph_node(&c.g, "Abs", "m", "v");
+    pare_node *norm = graph_node(&c.g, "BatchNormalization", "x.w s b m v", "y rm rv");
+    assert_int_equal(pare_node_set_int(norm, "training_mode", 1), PARE_OK);
+    store(&c, "y"), store(&c, "rm");
+    compare(&c, "y.w", 480), compare(&c, "rm.w", 8);
+    fold(&c, 6); /* none goes */
+    assert_int_equal(type_of(&c, "rm"), PARE_f32);
+    graph_close(&c.g);
+}
 
 /* Vectors of channels stay f32; sums are f64. */
 static void normalization_reads_short_pictures(void **state)
@@ -437,6 +485,8 @@ int main(void)
         cmocka_unit_test(a_convolution_whose_sums_are_wanted_stays),
         cmocka_unit_test(products_make_f32_or_the_short_type),
         cmocka_unit_test(products_without_a_form_stay),
+        cmocka_unit_test(products_of_constants_do_not_mix_types),
+        cmocka_unit_test(training_mode_stays),
         cmocka_unit_test(normalization_reads_short_pictures),
         cmocka_unit_test(sums_of_short_tensors_may_stay_f32),
         cmocka_unit_test(rows_are_normalized_in_the_short_type),

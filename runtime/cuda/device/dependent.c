@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { MOST_JOINED = 8 };
-/* Streams that have joined others and put no kernel in since. */
+/* Streams that have joined others and put no such kernel in since: a run has two. */
 static _Thread_local cudaStream_t joined[MOST_JOINED];
 static _Thread_local int joined_count;
 
@@ -16,13 +16,15 @@ void pare_cuda_capture_begins(void) { joined_count = 0; }
 
 void pare_cuda_stream_joins(cudaStream_t stream)
 {
+    for (int i = 0; i < joined_count; i++)
+        if (joined[i] == stream) return;
     if (joined_count < MOST_JOINED) joined[joined_count++] = stream;
 }
 
-/* Once for each time; where there are too many, always. */
+/* Once; where there are too many, always. */
 static bool has_joined(cudaStream_t stream)
 {
-    for (int i = 0; i < joined_count; i++)
+    for (int i = 0; i < joined_count && joined_count < MOST_JOINED; i++)
         if (joined[i] == stream) {
             joined[i] = joined[--joined_count];
             return true;
@@ -53,10 +55,15 @@ static bool code_waits(const void *kernel)
     return cudaFuncGetAttributes(&code, kernel) == cudaSuccess && code.ptxVersion >= 90;
 }
 
-bool pare_cuda_is_dependent(const void *kernel, cudaStream_t stream)
+bool pare_cuda_dependents_off(void)
 {
     const char *wish = getenv("PARE_CUDA_PDL");
+    return wish && !strcmp(wish, "0");
+}
+
+bool pare_cuda_is_dependent(const void *kernel, cudaStream_t stream)
+{
     const bool behind_another = has_joined(stream);
-    return !(wish && !strcmp(wish, "0")) && !behind_another && kernel_is_ahead(stream) &&
+    return !pare_cuda_dependents_off() && !behind_another && kernel_is_ahead(stream) &&
            code_waits(kernel);
 }

@@ -13,6 +13,8 @@ extern "C" {
    it in the stream has ended? Where CUDA refuses an answer: no, and its error is the next that
    cudaGetLastError gives. */
 bool pare_cuda_is_dependent(const void *kernel, cudaStream_t stream);
+/* Does PARE_CUDA_PDL forbid it? */
+bool pare_cuda_dependents_off(void);
 
 /* Of the calling thread: it begins to capture; a stream waits for what another one did, so that
    what its capture has ahead is no kernel of its own. */

@@ -6,6 +6,7 @@
 #include "runtime/cuda/cuda.h"
 #include <dlfcn.h>
 #include "runtime/cuda/gemm/blas.h"
+#include "runtime/cuda/device/dependent.h"
 #include "runtime/cuda/device/device_parts.h"
 #include "runtime/cuda/device/error.h"
 #include "runtime/cuda/device/nvml.h"
@@ -286,9 +287,10 @@ void pare_cuda_library_versions(pare_ctx *ctx, pare_device *device, char *text, 
     const pare_cuda_blas *b = pare_cuda_blas_find(ctx, device);
     if (pare_nvml_open(ctx, &meter, device->bus, NULL) != PARE_OK) pare_ctx_clear(ctx);
     const char *driver = meter ? pare_nvml_driver(meter) : "";
-    snprintf(text, bytes, "driver %.30s, cuBLAS %s, cuBLASLt %s", driver[0] ? driver : "none",
+    snprintf(text, bytes, "driver %.30s, cuBLAS %s, cuBLASLt %s%s", driver[0] ? driver : "none",
              version_text(b ? b->api->blas_property : NULL, blas, sizeof blas),
-             version_text(b ? b->api->lt_property : NULL, lt, sizeof lt));
+             version_text(b ? b->api->lt_property : NULL, lt, sizeof lt),
+             pare_cuda_dependents_off() ? ", no PDL" : "");
     pare_nvml_close(meter);
 }
 

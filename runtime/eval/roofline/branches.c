@@ -58,7 +58,8 @@ static double region_saves(const pare_gpu_spec *spec, const pare_roofline_step *
     double set[2] = {0}, bytes = 0, blocks = 0;
     for (int i = 0; i < count; i++) {
         const pare_roofline_step *s = &step[i];
-        const double running = s->seconds - s->launches * PARE_LAUNCH_SECONDS;
+        const double running = s->seconds - s->launches * PARE_LAUNCH_SECONDS +
+                               s->overlaps * (PARE_LAUNCH_SECONDS - PARE_OVERLAP_SECONDS);
         set[s->side] += s->seconds;
         bytes += s->bytes / spec->hbm;
         blocks += s->waves > 0 ? running * fmin(1, s->waves) : s->bytes / spec->hbm;
@@ -67,11 +68,10 @@ static double region_saves(const pare_gpu_spec *spec, const pare_roofline_step *
     return fmax(0, set[0] + set[1] - longest - PARE_BRANCH_SECONDS);
 }
 
-pare_status pare_branches_predict(const pare_roofline_maker *m, const pare_node *const *node,
-                                  pare_roofline_step *step, int count, double *saved)
+pare_status pare_branches_mark(const pare_roofline_maker *m, const pare_node *const *node,
+                               pare_roofline_step *step, int count)
 {
     pare_branch_step *chosen = pare_arena_alloc(m->arena, (size_t)count + 1, sizeof *chosen);
-    *saved = 0;
     if (!chosen) return PARE_MEMORY;
     for (int i = 0; i < count; i++) step_read(node, step, i, &chosen[i]);
     PARE_TRY(pare_branches_choose(m->ctx, chosen, count));
@@ -79,9 +79,15 @@ pare_status pare_branches_predict(const pare_roofline_maker *m, const pare_node 
         step[i].region = chosen[i].region;
         step[i].side = chosen[i].side;
     }
+    return PARE_OK;
+}
+
+double pare_branches_save(const pare_gpu_spec *spec, const pare_roofline_step *step, int count)
+{
+    double saved = 0;
     for (int i = 0, n; i < count; i += n) {
         for (n = 1; i + n < count && step[i + n].region == step[i].region; n++) continue;
-        if (step[i].region >= 0) *saved += region_saves(m->spec, step + i, n);
+        if (step[i].region >= 0) saved += region_saves(spec, step + i, n);
     }
-    return PARE_OK;
+    return saved;
 }

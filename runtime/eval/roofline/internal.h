@@ -99,15 +99,18 @@ bool pare_conv_train_predict(const pare_roofline_maker *m, const pare_prep *prep
 /* overlap.c: a step's launches behind kernels that it need not wait for to begin, its own and that
    of the step ahead (NULL: none), become shorter. */
 void pare_overlap_apply(const pare_roofline_step *ahead, pare_roofline_step *s);
+/* Of all steps, whose regions are known: ahead is what the same stream has ahead; a stream that has
+   just joined another one, or begun, has nothing. */
+void pare_overlaps_apply(pare_roofline_step *step, int count);
 /* attention.c */
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out);
 
-/* branches.c: region and side of each step, and the seconds that running side by side saves. */
-PARE_NODISCARD pare_status pare_branches_predict(const pare_roofline_maker *m,
-                                                 const pare_node *const *node,
-                                                 pare_roofline_step *step, int count,
-                                                 double *saved);
+/* branches.c: region and side of each step; the seconds that running side by side saves. */
+PARE_NODISCARD pare_status pare_branches_mark(const pare_roofline_maker *m,
+                                              const pare_node *const *node,
+                                              pare_roofline_step *step, int count);
+double pare_branches_save(const pare_gpu_spec *spec, const pare_roofline_step *step, int count);
 
 /* Bytes of all of a node's tensors. */
 double pare_prep_bytes(const pare_prep *prep);

@@ -10,9 +10,18 @@ static const char *const taking_part[] = {"conv_stem",   "conv_depthwise", "conv
                                           "conv_64x64",  "conv_128x",      "conv_split_",
                                           "conv_wgmma_", "matmul_",        "attention"};
 static const char *const operators[] = {
-    "add",  "sub",  "mul",        "div",      "prelu",   "pow",          "where",   "cast",
-    "clip", "sum",  "quantize",   "q_add",    "q_mul",   "table",        "softmax", "layer_norm",
-    "relu", "gelu", "dequantize", "max_pool", "sigmoid", "average_pool", "tanh",    "erf"};
+    "add",          "sub",          "mul",
+    "div",          "prelu",        "pow",
+    "where",        "cast",         "sum",
+    "quantize",     "q_add",        "q_mul",
+    "table",        "softmax",      "clip",
+    "layer_norm",   "dequantize",   "max_pool",
+    "average_pool", "mixed_binary", "q_average_pool",
+    "min",          "max",          "mod",
+#define PARE_UNARY(op, function, ...) #function,
+#define PARE_UNARY_FORM(...)
+#include "runtime/ops/unary.inc"
+};
 
 static bool takes_part(const pare_roofline_step *s)
 {
@@ -28,6 +37,18 @@ static bool takes_part(const pare_roofline_step *s)
 void pare_overlap_apply(const pare_roofline_step *ahead, pare_roofline_step *s)
 {
     if (!takes_part(s)) return;
-    const int overlaps = s->launches - 1 + (ahead && takes_part(ahead));
-    s->seconds -= overlaps * (PARE_LAUNCH_SECONDS - PARE_OVERLAP_SECONDS);
+    s->overlaps = s->launches - 1 + (ahead && takes_part(ahead));
+    s->seconds -= s->overlaps * (PARE_LAUNCH_SECONDS - PARE_OVERLAP_SECONDS);
+}
+
+void pare_overlaps_apply(pare_roofline_step *step, int count)
+{
+    const pare_roofline_step *ahead[2] = {NULL, NULL}; /* in the streams */
+    for (int i = 0; i < count; i++) {
+        pare_roofline_step *s = &step[i];
+        if (i && s[-1].region >= 0 && s[-1].region != s->region) ahead[0] = NULL; /* a join */
+        if (!i || s[-1].region != s->region) ahead[1] = NULL;                     /* a fork */
+        pare_overlap_apply(ahead[s->side], s);
+        ahead[s->side] = s;
+    }
 }

@@ -18,8 +18,6 @@ static pare_status step_add(pare_roofline *r, const pare_roofline_maker *m, cons
     pare_roofline_step *s = &r->step[r->count];
     PARE_TRY(pare_ctx_poll(r->ctx));
     PARE_TRY(pare_step_predict(m, node, s));
-    pare_overlap_apply(r->count ? s - 1 : NULL, s);
-    r->seconds += s->seconds;
     r->node[r->count++] = node;
     return PARE_OK;
 }
@@ -39,8 +37,12 @@ static pare_status steps_make(pare_roofline *r, const pare_gpu_spec *spec)
     m.late = true;
     for (int i = 0; st == PARE_OK && i < late; i++)
         st = step_add(r, &m, pare_plan_node(r->plan, i));
-    if (st == PARE_OK) st = pare_branches_predict(&m, r->node, r->step, r->count, &r->saved);
+    if (st == PARE_OK) st = pare_branches_mark(&m, r->node, r->step, r->count);
     pare_arena_free(&scratch);
+    if (st != PARE_OK) return st;
+    pare_overlaps_apply(r->step, r->count);
+    for (int i = 0; i < r->count; i++) r->seconds += r->step[i].seconds;
+    r->saved = pare_branches_save(spec, r->step, r->count);
     return st;
 }
 

@@ -82,12 +82,13 @@ static pare_status weight_part(pare_graph *graph, const pare_value *w, int64_t f
     return st;
 }
 
+/* In f32: in a shorter type each part's sum would be rounded, and could overflow. */
 static bool conv_pays(const pare_node *node, const pare_node *concat)
 {
     const pare_value *w = node->in[1];
-    if (!concat || !w || !w->data || !pare_type_is_float(w->data->dtype) ||
-        node->in[0]->dtype != w->data->dtype || w->data->rank != 4 ||
-        pare_node_int(node, "group", 1) != 1 || !pare_shape_known(&node->out[0]->shape))
+    if (!concat || !w || !w->data || w->data->dtype != PARE_f32 || node->in[0]->dtype != PARE_f32 ||
+        w->data->rank != 4 || pare_node_int(node, "group", 1) != 1 ||
+        !pare_shape_known(&node->out[0]->shape))
         return false;
     int64_t channels = w->data->dims[1], sum = 0;
     for (int i = 0; i < concat->in_count; i++) sum += concat->in[i]->shape.dim[1];

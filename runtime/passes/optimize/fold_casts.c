@@ -143,9 +143,21 @@ static bool widens(const pare_node *node, bool rounded)
     return !rounded || is_f32(pare_node_in(node, 2));
 }
 
+static bool is_product(const pare_node *node)
+{
+    static const char *const ops[] = {"Conv", "MatMul", "Gemm", "FusedMatMul"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (!strcmp(node->op_type, ops[i])) return true;
+    return false;
+}
+
 static bool fits_form(const pare_node *node, bool rounded)
 {
     if (pare_node_int(node, "noop_with_empty_axes", 0)) return false;
+    if (pare_node_int(node, "training_mode", 0))
+        return false; /* other outputs are of other types */
+    const pare_value *w = pare_node_in(node, 1);
+    if (is_product(node) && w && w->data) return !widens(node, rounded); /* packed by one type */
     if (!pare_node_is(node, "MatMul") && !pare_node_is(node, "Gemm")) return true;
     return !widens(node, rounded) || (node->in[0]->shape.rank > 1 && node->in[1]->shape.rank > 1 &&
                                       bias_is_row(pare_node_in(node, 2)));
