@@ -45,7 +45,9 @@ if(CUDA_LINKED)
   add_test(NAME gpu_bundle COMMAND sh ${gpu}/test_bundle.sh ${CMAKE_BINARY_DIR}
            $<TARGET_FILE:pare_emulated> $<TARGET_FILE:gpu_bench_plain>
            $<TARGET_FILE:simt_selftest_plain> $<TARGET_FILE:cuda_nets_plain>)
-  set_tests_properties(gpu_bundle PROPERTIES LABELS "simt;slow" SKIP_RETURN_CODE 77 TIMEOUT 900)
+  # COST: the longest begins first, so that it does not run alone at the end
+  set_tests_properties(gpu_bundle PROPERTIES LABELS "simt;slow" SKIP_RETURN_CODE 77 TIMEOUT 900
+                       COST 1000)
 else()
   pare_skipped(gpu_bundle "there is no CUDA toolkit to build it with")
 endif()
