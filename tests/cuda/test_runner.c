@@ -5,6 +5,7 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/device/dependent.h"
 #include "runtime/cuda/device/stream.h"
+#include "runtime/cuda/gemm/gemm.h"
 #include "runtime/exec/exec.h"
 #include "tests/passes/graph_case.h"
 #include "tests/simt/testing.h"
@@ -149,7 +150,7 @@ static void recorded_kernels_may_begin_early(void **state)
 {
     float y[CNN_OUTPUTS], other[CNN_OUTPUTS];
     (void)state;
-    if (!simt_emulated()) return;
+    if (!simt_emulated()) skip();
     assert_true(dependents_of(9, NULL, y) > 2);
     assert_int_equal(dependents_of(9, "0", other), 0);
     assert_memory_equal(y, other, sizeof y);
@@ -165,6 +166,14 @@ static bool may(const pare_stream *s)
     return pare_cuda_is_dependent(&kernel, pare_cuda_stream(s));
 }
 
+static void open_stream(fixture *f, pare_stream **s)
+{
+    pare_ctx_init(&f->ctx);
+    f->plan = NULL;
+    check(f, pare_cuda_open(&f->ctx, &f->device, 0, 0));
+    check(f, f->device->streams->open(&f->ctx, f->device, s));
+}
+
 /* Puts a kernel into a capture that is never launched. */
 static void put_kernel(const pare_stream *s)
 {
@@ -175,16 +184,14 @@ static void put_kernel(const pare_stream *s)
 static void only_a_streams_own_kernel_is_overlapped(void **state)
 {
     (void)state;
-    fixture f = {0};
+    fixture f;
     pare_stream *s, *beside;
     pare_event *fork, *join;
     pare_captured_graph *graph;
     void *room;
-    if (!simt_emulated()) return;
-    pare_ctx_init(&f.ctx);
-    check(&f, pare_cuda_open(&f.ctx, &f.device, 0, 0));
+    if (!simt_emulated()) skip();
+    open_stream(&f, &s);
     const pare_stream_table *t = f.device->streams;
-    check(&f, t->open(&f.ctx, f.device, &s));
     check(&f, t->open(&f.ctx, f.device, &beside));
     check(&f, t->event_open(&f.ctx, f.device, &fork));
     check(&f, t->event_open(&f.ctx, f.device, &join));
@@ -216,6 +223,47 @@ static void only_a_streams_own_kernel_is_overlapped(void **state)
     t->close(beside);
     t->close(s);
     close_all(&f);
+}
+
+/* Puts a kernel that may begin early into a capture that is never launched. */
+static void put_product(const pare_stream *s)
+{
+    const pare_cuda_gemm_args p = {
+        .rows = 1, .columns = 1, .depth = 1, .weights = {.type = PARE_s8, .groups = 1}};
+    CUDA_OK(pare_cuda_gemv_launch(&p, pare_cuda_stream(s)));
+}
+
+/* The edges of a captured row of kernels, all but the first of which may begin early: they leave
+   the kernel ahead where it lets the next one begin, not at its end. */
+static void captured_edges_are_programmatic(void **state)
+{
+    enum { KERNELS = 3, EDGES = KERNELS - 1 };
+    (void)state;
+    fixture f;
+    pare_stream *s;
+    cudaGraph_t graph;
+    cudaGraphNode_t from[KERNELS], to[KERNELS];
+    cudaGraphEdgeData data[KERNELS];
+    size_t count = KERNELS;
+    int major;
+    open_stream(&f, &s);
+    CUDA_OK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    check(&f, f.device->streams->capture_begin(&f.ctx, s));
+    for (int i = 0; i < KERNELS; i++) put_product(s);
+    CUDA_OK(cudaStreamEndCapture(pare_cuda_stream(s), &graph));
+    CUDA_OK(cudaGraphGetEdges(graph, from, to, data, &count));
+    if (major >= 9) CUDA_IS(cudaErrorLossyQuery, cudaGraphGetEdges(graph, from, to, NULL, &count));
+    CUDA_OK(cudaGraphDestroy(graph));
+    (void)cudaGetLastError();
+    f.device->streams->close(s);
+    close_all(&f);
+    assert_int_equal(count, EDGES);
+    for (int i = 0; i < EDGES; i++) {
+        assert_int_equal(data[i].type, major < 9 ? cudaGraphDependencyTypeDefault
+                                                 : cudaGraphDependencyTypeProgrammatic);
+        assert_int_equal(data[i].from_port, major < 9 ? cudaGraphKernelNodePortDefault
+                                                      : cudaGraphKernelNodePortProgrammatic);
+    }
 }
 
 /* Another stream that waits for a mark reads what the steps before it have made, in runs that are
@@ -476,6 +524,7 @@ int main(void)
         device_test(a_shape_is_recorded_once),
         device_test(recorded_kernels_may_begin_early),
         device_test(only_a_streams_own_kernel_is_overlapped),
+        device_test(captured_edges_are_programmatic),
         device_test(another_stream_follows_marks),
         device_test(phases_are_timed_around_the_graph),
         device_test(two_runners_share_a_plan),

@@ -132,7 +132,7 @@ void touch_byte(cell *c, uintptr_t at, bool write, bool atomic, const void *pc)
     uint32_t since = shared ? block_epoch : 1;
     if (!shared && ahead_of_wait(static_cast<int>(t)) && (write || c->write.epoch >= chain_epoch))
         report(write ? "write before simt_dependency_wait"
-                     : "read before simt_dependency_wait of what a kernel ahead writes",
+                     : "read before simt_dependency_wait of what is written ahead",
                at, nullptr, pc);
     if ((c->write.thread & IN_FLIGHT) && c->write.epoch >= block_epoch)
         report("access to shared memory that cp.async is still writing", at, &c->write, pc);
@@ -245,7 +245,7 @@ void on_freed(void *p)
 void on_written(const void *p, size_t n)
 {
     cell *c = cells_of(reinterpret_cast<uintptr_t>(p), n, nullptr);
-    for (size_t i = 0; c && i < n; i++) c[i].write = {1, 0, 0}; // before every launch
+    for (size_t i = 0; c && i < n; i++) c[i].write = {epoch, 0, 0}; // before the next launch
 }
 
 void on_in_flight(const void *p, size_t n)

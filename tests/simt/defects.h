@@ -18,6 +18,9 @@ extern "C" {
 void defect_fill(float *y, int n, float value, cudaStream_t stream);
 void defect_add(float *y, const float *x, int n, cudaStream_t stream);
 void defect_launch(float *y, unsigned threads, unsigned shared);
+/* A dependent: z[i] = x[i] - by[i] (NULL: 0), which it reads before it waits; early: x, too. */
+void defect_subtract(float *z, const float *x, const float *by, int n, int early,
+                     cudaStream_t stream);
 
 #ifdef __cplusplus
 }

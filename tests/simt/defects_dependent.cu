@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programmatic dependent launch with planted defects: three kernels in a graph, of which the second
-// and the third may begin early.
+// and the third may begin early; a kernel for those of defects_host.c.
 #include "defects.h"
 #include "runtime/cuda/device/dependent.cuh"
 
@@ -49,14 +49,15 @@ template <int BAD> static cudaError_t capture_kernels(int *x, int *far, int *y, 
     return cudaGetLastError();
 }
 
-template <int BAD> static int run_kernels(int planted)
+// more: ints of memory that nothing touches.
+template <int BAD> static int run_kernels(int planted, size_t more = 0)
 {
     static int y[N];
     int *room = nullptr, bad = 0;
     cudaStream_t stream;
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    cudaMalloc((void **)&room, sizeof(int) * (3 * N + 1));
+    cudaMalloc((void **)&room, sizeof(int) * (3 * N + 1 + more));
     cudaMemset(room, 0, sizeof(int) * (3 * N + 1));
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     cudaDeviceSynchronize();
@@ -126,7 +127,33 @@ int defect_dependent_behind_another_stream(int planted)
     return bad;
 }
 
+template <bool EARLY>
+static __global__ void subtract(float *z, const float *x, const float *by, int n)
+{
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    float a = 0, b = 0;
+    if (i < n && by) b = by[i];
+    if (EARLY && i < n) a = x[i];
+    simt_dependency_wait();
+    if (!EARLY && i < n) a = x[i];
+    if (i < n) z[i] = a - b;
+}
+
+void defect_subtract(float *z, const float *x, const float *by, int n, int early,
+                     cudaStream_t stream)
+{
+    const dim3 grid((unsigned)((n + BLOCK - 1) / BLOCK)), block(BLOCK);
+    if (early)
+        SIMT_LAUNCH_DEPENDENT(subtract<true>, grid, block, 0, stream, z, x, by, n);
+    else
+        SIMT_LAUNCH_DEPENDENT(subtract<false>, grid, block, 0, stream, z, x, by, n);
+}
+
 int defect_dependent_reads_early(int planted) { return run_kernels<D_READS>(planted); }
+int defect_dependent_reads_early_in_much_memory(int planted)
+{
+    return run_kernels<D_READS>(planted, size_t(17) << 20);
+}
 int defect_dependent_reads_what_is_far_ahead(int planted)
 {
     return run_kernels<D_READS_FAR>(planted);

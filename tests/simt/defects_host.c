@@ -398,6 +398,60 @@ int defect_int8_product_odd_depth(int planted)
     return multiply_int8(planted ? 30 : 32, PARE_LT_EPILOGUE_NONE);
 }
 
+/* A kernel is told that one is ahead of it, where a copy is. */
+int defect_dependent_reads_a_copy_early(int planted)
+{
+    static float x[N];
+    float *p = make(N, 2), *y = make(N, 0);
+    cudaStream_t s;
+    for (int i = 0; i < N; i++) x[i] = 7;
+    simt_set.dependent = true;
+    cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    cudaMemcpyAsync(p, x, sizeof x, cudaMemcpyHostToDevice, s);
+    defect_subtract(y, p, NULL, N, planted, s);
+    cudaStreamSynchronize(s);
+    cudaStreamDestroy(s);
+    return wrong(y, N, 7) + wrong(p, N, 7);
+}
+
+/* y: the product of two 8 x 8 matrices of twos, 32 */
+static int capture_product(void *blas, const pare_blas_api *api, const float *x, float *y)
+{
+    enum { SIDE = 8 };
+    const float one = 1, zero = 0;
+    return api->blas_gemm(blas, 0, 0, SIDE, SIDE, SIDE, &one, x, PARE_BLAS_F32, SIDE, x,
+                          PARE_BLAS_F32, SIDE, &zero, y, PARE_BLAS_F32, SIDE, PARE_BLAS_COMPUTE_F32,
+                          -1);
+}
+
+int defect_dependent_reads_a_product_early(int planted)
+{
+    enum { COUNT = 8 * 8 };
+    pare_blas_api api;
+    void *blas;
+    float *x = make(COUNT, 2), *y = make(COUNT, 5), *z = make(COUNT, 0), *room = make(COUNT, 0);
+    cudaStream_t s;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    simt_blas_api(&api);
+    cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    int bad = api.blas_create(&blas) || api.blas_set_stream(blas, s) ||
+              api.blas_set_workspace(blas, room, COUNT * sizeof *room);
+    cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal);
+    bad += capture_product(blas, &api, x, y);
+    defect_subtract(z, y, x, COUNT, planted, s);
+    bad += said(cudaStreamEndCapture(s, &graph));
+    cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphLaunch(exec, s);
+    cudaStreamSynchronize(s);
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    api.blas_destroy(blas);
+    cudaStreamDestroy(s);
+    cudaFree(room);
+    return bad + wrong(z, COUNT, 30) + wrong(y, COUNT, 32) + wrong(x, COUNT, 2);
+}
+
 int defect_fork_after_first_call(int planted)
 {
     int n = 0, status = 0;

@@ -6,6 +6,8 @@
 // after the other, with the one ahead of the first, are a chain. The first block of a dependent
 // begins on device memory as it was before the chain, which becomes what the chain has made of it
 // when no thread can run but behind the wait. What its blocks touch before is the checker's affair.
+// Under SIMT_DEPENDENT nothing is known of what is ahead: it may have written all memory, of which
+// the first block finds every bit inverted.
 #include "engine.h"
 #include "simt_device.h"
 #include <algorithm>
@@ -14,33 +16,51 @@
 namespace simt
 {
 
-static const size_t MOST_KEPT = size_t(16) << 20; // bytes: of more, nothing is kept
+static const size_t MOST_KEPT = size_t(asan ? 16 : 64) << 20; // bytes: of more, nothing is kept
 
 struct image {
     char *at;
     std::vector<char> bytes;
 };
 struct chain {
-    uint32_t epoch = 0; // of the checker, when its first kernel began
+    uint32_t epoch = 0; // of the checker, when it began
     std::vector<image> before;
 };
 
 static chain_ref chosen;    // of the kernel that runs next
 static bool dependent;      // is it one?
 static bool first_block;    // is none of its blocks run?
-static bool early;          // is memory as it was before the chain?
+static bool early;          // is memory as it is ahead of the wait?
 static uint64_t early_hash; // of it
 static bool waited[MAX_THREADS];
 static const char wait_key = 0;
 static uint64_t dependents;
 
+static bool is_too_much(size_t bytes)
+{
+    static bool said;
+    if (bytes <= MOST_KEPT) return false;
+    if (!said)
+        say("no copy is kept of %zu bytes of device memory (%zu at most): what is read before "
+            "simt_dependency_wait is not old",
+            bytes, MOST_KEPT);
+    said = true;
+    return true;
+}
+
+static void keep_memory(chain *c)
+{
+    size_t all = 0;
+    device_each([&](char *, size_t n) { all += n; });
+    if (is_too_much(all)) return;
+    device_each([&](char *p, size_t n) { c->before.push_back({p, {p, p + n}}); });
+}
+
 chain_ref chain_new(bool keep)
 {
     chain_ref c = std::make_shared<chain>();
-    size_t all = 0;
-    if (keep) device_each([&](char *, size_t n) { all += n; });
-    if (keep && all <= MOST_KEPT)
-        device_each([&](char *p, size_t n) { c->before.push_back({p, {p, p + n}}); });
+    if (keep && !simt_set.dependent) keep_memory(c.get());
+    if (check) c->epoch = check->launch(0);
     return c;
 }
 
@@ -50,23 +70,30 @@ void chain_choose(chain_ref c, bool as_dependent)
     dependent = as_dependent;
 }
 
-// FNV-1a by words of 8 bytes, of what is there again.
-static uint64_t hash_of(const chain &c)
+// FNV-1a of all memory, by words of 8 bytes in four rows.
+static uint64_t hash_of_memory(void)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (const image &i : c.before)
-        for (size_t at = 0; at < i.bytes.size(); at += 8) {
-            uint64_t word = 0;
-            memcpy(&word, i.at + at, std::min(i.bytes.size() - at, sizeof word));
-            h = (h ^ word) * 0x100000001b3u;
+    uint64_t row[4] = {0xcbf29ce484222325u, 1, 2, 3};
+    device_each([&](const char *p, size_t n) {
+        for (size_t at = 0; at < n; at += sizeof row) {
+            uint64_t word[4] = {};
+            memcpy(word, p + at, std::min(n - at, sizeof word));
+            for (int i = 0; i < 4; i++) row[i] = (row[i] ^ word[i]) * 0x100000001b3u;
         }
-    return h;
+    });
+    for (int i = 1; i < 4; i++) row[0] = (row[0] ^ row[i]) * 0x100000001b3u;
+    return row[0];
 }
 
-// Memory and what is kept change places.
-static void swap(chain *c)
+// Memory becomes what it is ahead of the wait, or what it is behind it.
+static void turn_memory(void)
 {
-    for (image &i : c->before) std::swap_ranges(i.bytes.begin(), i.bytes.end(), i.at);
+    if (simt_set.dependent)
+        device_each([](char *p, size_t n) {
+            for (size_t i = 0; i < n; i++) p[i] = static_cast<char>(~p[i]);
+        });
+    else
+        for (image &i : chosen->before) std::swap_ranges(i.bytes.begin(), i.bytes.end(), i.at);
 }
 
 static bool same_memory(const chain &c)
@@ -83,29 +110,27 @@ void dependent_begin(void)
 {
     first_block = true;
     dependents += dependent;
-    if (!check) return;
-    const uint32_t epoch = check->launch(dependent ? chosen->epoch : 0);
-    if (chosen && !dependent) chosen->epoch = epoch;
+    if (check) check->launch(!dependent ? 0 : simt_set.dependent ? 1 : chosen->epoch);
 }
 
 void dependent_block(int threads)
 {
     memset(waited, 0, static_cast<size_t>(threads));
-    early = dependent && first_block && same_memory(*chosen);
+    early = dependent && first_block && (simt_set.dependent || same_memory(*chosen));
     first_block = false;
     if (!early) return;
-    swap(chosen.get());
-    early_hash = hash_of(*chosen);
+    turn_memory();
+    early_hash = hash_of_memory();
 }
 
 bool dependent_release(void)
 {
     if (!early) return false;
     early = false;
-    if (hash_of(*chosen) != early_hash)
+    if (hash_of_memory() != early_hash)
         simt_fault("device memory is written before simt_dependency_wait by a kernel that may "
                    "begin early");
-    swap(chosen.get());
+    turn_memory();
     wake(&wait_key);
     return true;
 }

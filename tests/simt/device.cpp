@@ -152,6 +152,7 @@ static const struct {
      "dependency created on uncaptured work in another stream"},
     {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
      "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorLossyQuery, "cudaErrorLossyQuery", "an edge has data that were not asked for"},
     {cudaErrorGraphExecUpdateFailure, "cudaErrorGraphExecUpdateFailure",
      "the graph update was not performed because it included changes which violated constraints"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},

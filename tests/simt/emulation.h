@@ -10,9 +10,10 @@
      SIMT_DRIVER=N  SIMT_ARCHITECTURE=N               the driver's version (13000; 0: none), sm_N
      SIMT_PROCESSORS=N  SIMT_SHARED=BYTES             multiprocessors, and a block's shared memory
      SIMT_POOLS=0                                     no memory pools
-     SIMT_DEPENDENT=1                                 streams say that a kernel is ahead, whatever
-   is: all kernels that may begin early are told to SIMT_PEERS=0 no device reaches another one's
-   memory SIMT_MIXED=1                                     every other device has another name
+     SIMT_DEPENDENT=1                                 all kernels that may begin early do, behind
+                                                      anything, which may have written all memory
+     SIMT_PEERS=0                                     no device reaches another one's memory
+     SIMT_MIXED=1                                     every other device has another name
      SIMT_BLAS_VERSION=N                              of cuBLAS and cuBLASLt (130100: 13.1.0)
      SIMT_BLAS=absent  SIMT_NCCL=absent               as where these libraries are not installed
      SIMT_NCCL_VERSION=N                              of NCCL (22703: 2.27.3)

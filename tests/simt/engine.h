@@ -87,7 +87,8 @@ void where(char *text, size_t size); /* kernel, block and thread, for messages *
 
 struct chain;
 typedef std::shared_ptr<chain> chain_ref;
-/* Begins at a kernel that waits for all ahead of it; keep: a dependent is known to follow. */
+/* Begins at a kernel, or work of a library, that waits for all ahead of it; keep: a dependent is
+   known to follow. */
 chain_ref chain_new(bool keep);
 void chain_choose(chain_ref c, bool dependent); /* for the kernel that runs next */
 void dependent_begin(void);                     /* the kernel */
@@ -187,7 +188,8 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* --- the checker (check.cpp), NULL where it is not linked --- */
 
 struct checker {
-    /* since: of the first kernel of its chain, 0: it waits for all; returns this one's */
+    /* since: what is written from then on may be of the kernels ahead (1: all is), which this one
+       has to wait for; 0: it begins when they have ended. Returns its own. */
     uint32_t (*launch)(uint32_t since);
     void (*block)(void);
     void (*barrier)(void);

@@ -3,6 +3,7 @@
 // may change arguments but not the graph's form.
 #include "stream.h"
 #include "simt_device.h"
+#include <algorithm>
 #include <set>
 
 namespace simt
@@ -131,6 +132,16 @@ static const node *node_of(cudaGraphNode_t handle)
     return reinterpret_cast<const node *>(handle) == &some_kernel ? &some_kernel : nullptr;
 }
 
+static cudaGraphNode_t handle_of(node *n) { return reinterpret_cast<cudaGraphNode_t>(n); }
+
+static cudaGraphEdgeData early_edge(void)
+{
+    cudaGraphEdgeData d = {};
+    d.type = cudaGraphDependencyTypeProgrammatic;
+    d.from_port = cudaGraphKernelNodePortProgrammatic;
+    return d;
+}
+
 static cudaGraphNodeType type_of(work_kind kind)
 {
     return is_kernel(kind)       ? cudaGraphNodeTypeKernel
@@ -219,11 +230,10 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, enum cudaStreamCapture
     *status = status_of(*s);
     nodes.clear();
     for (int i : s->tails)
-        nodes.push_back(
-            reinterpret_cast<cudaGraphNode_t>(&s->captured->g->nodes[static_cast<size_t>(i)]));
+        nodes.push_back(handle_of(&s->captured->g->nodes[static_cast<size_t>(i)]));
     if (simt_set.dependent) {
         *status = cudaStreamCaptureStatusActive;
-        nodes = {reinterpret_cast<cudaGraphNode_t>(&some_kernel)};
+        nodes = {handle_of(&some_kernel)};
     }
     data.assign(nodes.size(), {});
     if (after) *after = nodes.data();
@@ -291,6 +301,28 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t *nodes, size_t
     graph *g = graph_of(handle);
     if (!g || nodes) return fail(cudaErrorInvalidValue);
     *count = g->nodes.size();
+    return cudaSuccess;
+}
+
+// Edges of dependents alone have data: they leave the kernel ahead where it lets them begin.
+cudaError_t cudaGraphGetEdges(cudaGraph_t handle, cudaGraphNode_t *from, cudaGraphNode_t *to,
+                              cudaGraphEdgeData *data, size_t *count)
+{
+    SIMT_CALL("cudaGraphGetEdges");
+    graph *g = graph_of(handle);
+    if (!g || !from != !to || (data && !from)) return fail(cudaErrorInvalidValue);
+    size_t found = 0;
+    const size_t room = from ? *count : 0;
+    for (node &n : g->nodes)
+        for (size_t i = 0; i < n.after.size(); i++, found++) {
+            if (found >= room) continue;
+            if (n.w.dependent && !data) return fail(cudaErrorLossyQuery);
+            from[found] = handle_of(&g->nodes[static_cast<size_t>(n.after[i])]);
+            to[found] = handle_of(&n);
+            if (data) data[found] = n.w.dependent ? early_edge() : cudaGraphEdgeData{};
+        }
+    for (size_t i = found; i < room; i++) from[i] = to[i] = nullptr;
+    *count = from ? std::min(found, room) : found;
     return cudaSuccess;
 }
 

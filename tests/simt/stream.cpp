@@ -95,7 +95,8 @@ bool is_kernel(work_kind kind) { return kind == WORK_KERNEL || kind == WORK_LIBR
 static void choose_chain(stream *s, const work &w)
 {
     if (!is_kernel(w.kind)) return;
-    if (!w.dependent || !s->chain) s->chain = chain_new(!s->stream.empty() && s->stream.front().w.dependent);
+    if (!w.dependent || !s->chain)
+        s->chain = chain_new(!s->stream.empty() && s->stream.front().w.dependent);
     if (w.kind == WORK_KERNEL) chain_choose(s->chain, w.dependent);
 }
 

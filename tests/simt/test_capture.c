@@ -62,6 +62,28 @@ static int type_ahead(cudaStream_t s, size_t count)
 
 static void nothing(void *data) { (void)data; }
 
+/* A graph's edges, of which there are `count`, all of them with no data; room for more stays empty.
+ */
+static void edges_are_plain(cudaGraph_t graph, size_t count)
+{
+    enum { ROOM = 8 };
+    cudaGraphNode_t from[ROOM], to[ROOM];
+    cudaGraphEdgeData data[ROOM];
+    size_t found = 0, room = ROOM;
+    CUDA_OK(cudaGraphGetEdges(graph, NULL, NULL, NULL, &found));
+    assert_int_equal(found, count);
+    assert_true(count < ROOM);
+    CUDA_OK(cudaGraphGetEdges(graph, from, to, NULL, &room));
+    assert_int_equal(room, count);
+    assert_true(from[0] && to[0] && from[0] != to[0] && !from[count] && !to[count]);
+    room = 1;
+    CUDA_OK(cudaGraphGetEdges(graph, from, to, data, &room));
+    assert_int_equal(room, 1);
+    assert_int_equal(data[0].type, cudaGraphDependencyTypeDefault);
+    CUDA_IS(cudaErrorInvalidValue, cudaGraphGetEdges(graph, from, NULL, NULL, &room));
+    (void)cudaGetLastError();
+}
+
 static void captures_tell_what_comes_before(void **state)
 {
     (void)state;
@@ -92,6 +114,7 @@ static void captures_tell_what_comes_before(void **state)
     CUDA_OK(cudaStreamWaitEvent(s, join, 0));
     assert_int_equal(type_ahead(s, 2), -1);
     CUDA_OK(cudaStreamEndCapture(s, &graph));
+    edges_are_plain(graph, 5);
     CUDA_OK(cudaGraphDestroy(graph));
     CUDA_OK(cudaEventDestroy(fork));
     CUDA_OK(cudaEventDestroy(join));
