@@ -244,7 +244,7 @@ static void hopper_has_tiles(void **state)
     assert_int_equal(pare_gpu_spec_find(&ctx, &h200, "h200"), PARE_OK);
     pare_product_predict(h200, pare_sass_counts, "matmul", &p, &s);
     assert_string_equal(s.kernel, "matmul_wgmma_128x192");
-    p.wide = true;
+    p.bytes_to_f32 = true;
     s = (pare_roofline_step){0};
     pare_product_predict(h200, pare_sass_counts, "matmul", &p, &s);
     assert_non_null(strstr(s.kernel, "matmul_wgmma_"));

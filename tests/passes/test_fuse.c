@@ -2,7 +2,6 @@
 /* Fusing and memory order change how a model is computed, not what: every graph here runs with the
    plain kernels as it was written and with both passes, and the nodes left are counted. */
 #include "formats/onnx.h"
-#include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 #include "tests/passes/graph_case.h"
 
@@ -289,33 +288,6 @@ static void concat_is_spread(void **state)
     }
 }
 
-/* A sum of a part of the channels would be rounded, and could overflow. */
-static void concat_of_halves_stays(void **state)
-{
-    static const pare_dtype types[] = {PARE_f32, PARE_f16, PARE_bf16};
-    static const float zeros[8 * 16] = {0};
-    (void)state;
-    for (int t = 0; t < 3; t++) {
-        graph_case g;
-        pare_value *w;
-        graph_open(&g, 17);
-        graph_input(&g, "p", types[t], 4, DIMS(2, 8, 4, 3));
-        graph_input(&g, "q", types[t], 4, DIMS(2, 8, 4, 3));
-        assert_int_equal(
-            pare_init_new(g.model->graph, &w, "w", types[t], 4, DIMS(8, 16, 1, 1), zeros), PARE_OK);
-        pare_node *concat = graph_node(&g, "Concat", "p q", "c"),
-                  *conv = graph_node(&g, "FusedConv", "c w", "y");
-        assert_int_equal(pare_node_set_int(concat, "axis", 1), PARE_OK);
-        conv->domain = PARE_DOMAIN;
-        graph_output(&g, "y");
-        const pare_infer_options infer = {.fold = true};
-        assert_int_equal(pare_pass_infer(g.model, &infer), PARE_OK);
-        assert_int_equal(pare_pass_distribute_concat(g.model, NULL, 0), PARE_OK);
-        assert_int_equal(graph_count(&g, "Concat"), t ? 1 : 0);
-        graph_close(&g);
-    }
-}
-
 /* Heads [2, 3, 5, 4] attend to themselves through K^T = Transpose(0, 2, 3, 1) of [2, 5, 3, 4]. */
 static void attention_is_recognized(void **state)
 {
@@ -596,7 +568,6 @@ int main(void)
         cmocka_unit_test(parts_of_a_product_are_read_there),
         cmocka_unit_test(parts_of_no_tensor_are_left),
         cmocka_unit_test(concat_is_spread),
-        cmocka_unit_test(concat_of_halves_stays),
         cmocka_unit_test(moves_that_move_nothing),
         cmocka_unit_test(sample_nets),
     };

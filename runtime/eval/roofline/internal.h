@@ -52,11 +52,11 @@ typedef struct pare_gpu_product {
     bool picture; /* rows of X are patches */
     bool chunks;  /* and are copied by 16 bytes */
     bool residual;
-    bool plain;   /* the epilogue rounds and clamps, no more */
-    bool bounds;  /* integers: not to their type's bounds, or to 0, alone */
-    bool library; /* cuBLASLt or cuBLAS computes it */
-    bool gelu;    /* the erf form follows the sums */
-    bool wide;    /* bytes are added to f32, which leaves no room for the widest tile of: */
+    bool plain;        /* the epilogue rounds and clamps, no more */
+    bool bounds;       /* integers: not to their type's bounds, or to 0, alone */
+    bool library;      /* cuBLASLt or cuBLAS computes it */
+    bool gelu;         /* the erf form follows the sums */
+    bool bytes_to_f32; /* a residual of 8 bits under f32: no room for the widest tile by wgmma */
     bool wgmma;   /* gemm/wgmma.cu has its X, W and epilogue: W constant, whole lots of channels */
     double bytes; /* of X, W, Y and a residual */
 } pare_gpu_product;

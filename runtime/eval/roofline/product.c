@@ -121,7 +121,7 @@ static bool wgmma_suits(const pare_gpu_product *p, int rows, int columns)
 {
     if ((p->columns <= 64) != (columns == 64)) return false;
     if (rows == 256 && columns == 128) return !p->residual && p->plain;
-    return columns != 192 || (!p->picture && !p->wide && p->columns > 128);
+    return columns != 192 || (!p->picture && !p->bytes_to_f32 && p->columns > 128);
 }
 
 /* Persistent tiles by wgmma: the tensor cores at their rate, an epilogue behind each tile. */
