@@ -90,6 +90,7 @@ WGMMA(matmul_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA(matmul_wgmma_128x192, PARE_CUDA_128X192)
 WGMMA(matmul_wgmma_128x64, PARE_CUDA_128X64)
 WGMMA(matmul_wgmma_256x64, PARE_CUDA_256X64)
+WGMMA(matmul_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
 
 #define FLOATS                                                                                     \
     &pare_cuda_matmul_batched, &pare_cuda_matmul_lt_0, &pare_cuda_matmul_lt_1,                     \
@@ -101,7 +102,7 @@ WGMMA(matmul_wgmma_256x64, PARE_CUDA_256X64)
 #define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
 #define HOPPER                                                                                     \
     &matmul_wgmma_128x128, &matmul_wgmma_256x128, &matmul_wgmma_128x192, &matmul_wgmma_128x64,     \
-        &matmul_wgmma_256x64
+        &matmul_wgmma_256x64, &matmul_wgmma_256x128_4wg
 #define PASSES                                                                                     \
     &pare_cuda_matmul_lt_epilogue_0, &pare_cuda_matmul_lt_epilogue_1,                              \
         &pare_cuda_matmul_lt_epilogue_2, &pare_cuda_matmul_lt_epilogue_3

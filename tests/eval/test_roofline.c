@@ -226,7 +226,8 @@ static void bounds_take_instructions(void **state)
 }
 
 /* gemm/wgmma.cu: the widest tile is the best of this product, but not where bytes are added to f32;
-   smaller products than three in ten multiprocessors' tiles take other kernels. */
+   four groups of warps where the epilogue is most of it; smaller products than three in ten
+   multiprocessors' tiles take other kernels. */
 static void hopper_has_tiles(void **state)
 {
     (void)state;
@@ -237,6 +238,8 @@ static void hopper_has_tiles(void **state)
                           .columns = 192,
                           .depth = 1024,
                           .chunks = true,
+                          .plain = true,
+                          .y = PARE_s8,
                           .wgmma = true};
     const pare_gpu_spec *h200;
     pare_ctx ctx;
@@ -244,12 +247,16 @@ static void hopper_has_tiles(void **state)
     assert_int_equal(pare_gpu_spec_find(&ctx, &h200, "h200"), PARE_OK);
     pare_product_predict(h200, pare_sass_counts, "matmul", &p, &s);
     assert_string_equal(s.kernel, "matmul_wgmma_128x192");
-    p.bytes_to_f32 = true;
+    p.y = PARE_f32, p.z = PARE_s8, p.residual = true, p.plain = false;
     s = (pare_roofline_step){0};
     pare_product_predict(h200, pare_sass_counts, "matmul", &p, &s);
     assert_non_null(strstr(s.kernel, "matmul_wgmma_"));
     assert_null(strstr(s.kernel, "192"));
-    p.rows = 3413; /* 40 tiles of 128 x 128 have 192 * 3413.3 outputs */
+    p.y = PARE_s8, p.plain = true, p.depth = 64, p.columns = 256, p.rows = 401408;
+    s = (pare_roofline_step){0};
+    pare_product_predict(h200, pare_sass_counts, "conv", &p, &s);
+    assert_string_equal(s.kernel, "conv_wgmma_256x128_4wg");
+    p.columns = 192, p.rows = 3413; /* 40 tiles of 128 x 128 have 192 * 3413.3 outputs */
     s = (pare_roofline_step){0};
     pare_product_predict(h200, pare_sass_counts, "matmul", &p, &s);
     assert_null(strstr(s.kernel, "wgmma"));

@@ -49,11 +49,13 @@ static const char *const exempt[][2] = {
     {"cuda_matmul_wgmma_128x192", "the same"},
     {"cuda_matmul_wgmma_128x64", "the same"},
     {"cuda_matmul_wgmma_256x64", "the same"},
+    {"cuda_matmul_wgmma_256x128_4wg", "the same"},
     {"cuda_conv_wgmma_128x128", "the same"},
     {"cuda_conv_wgmma_256x128", "the same"},
     {"cuda_conv_wgmma_128x192", "the same"},
     {"cuda_conv_wgmma_128x64", "the same"},
     {"cuda_conv_wgmma_256x64", "the same"},
+    {"cuda_conv_wgmma_256x128_4wg", "the same"},
 };
 
 static bool ran[PARE_OP_COUNT][2][MOST_KERNELS]; /* row, [CPU, device], place in its list */

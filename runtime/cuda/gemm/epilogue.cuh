@@ -199,9 +199,9 @@ SIMT_INLINE unsigned four_pack(const pare_cuda_gemm_args &p, const tile_clamp &l
     return simt_xor_or(u, turn, 0x80808080u);
 }
 
-/* Four neighbours of integer sums, stored at `to`. */
+/* Four neighbours of integer sums, stored at `to`; returns what is stored. */
 template <int END>
-SIMT_INLINE void four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, const int sum[4],
+SIMT_INLINE unsigned four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, const int sum[4],
                              const float scale[4], const float bias[4], char *to)
 {
     unsigned *word = reinterpret_cast<unsigned *>(to);
@@ -213,7 +213,7 @@ SIMT_INLINE void four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
         if (end_of<END>::RESIDUAL)
             v[k] = fmaf(byte_at(z, k, l.exponent) - l.base, p.epilogue.z_scale, v[k]);
     }
-    *word = four_pack<end_of<END>::BOUNDS>(p, l, v);
+    return *word = four_pack<end_of<END>::BOUNDS>(p, l, v);
 }
 
 /* NaN stays NaN. */

@@ -73,11 +73,19 @@ typedef enum pare_cuda_tiling {
     PARE_CUDA_64X64,
     PARE_CUDA_128X64,
     PARE_CUDA_128X128,
-    PARE_CUDA_256X128, /* this and the two after it: wgmma.h only */
+    PARE_CUDA_256X128, /* this and those after it: wgmma.h only */
     PARE_CUDA_128X192,
     PARE_CUDA_256X64,
+    PARE_CUDA_256X128_4WG, /* four groups of warps multiply, elsewhere two */
     PARE_CUDA_TILES
 } pare_cuda_tiling;
+
+/* Constants of four neighbouring columns of a product of integers (wgmma.h): shift, scale and bias
+   of pare_cuda_gemm_args; a bias of -0 changes no sum. */
+typedef struct pare_cuda_four_columns {
+    int32_t shift[4];
+    float scale[4], bias[4];
+} pare_cuda_four_columns;
 
 typedef struct pare_cuda_gemm_args {
     const void *x, *w, *z; /* z: residual, laid out as y; or NULL */
@@ -86,6 +94,7 @@ typedef struct pare_cuda_gemm_args {
     const void *bias;     /* or NULL; integer sums: floats (columns) */
     const int32_t *shift; /* (columns) less of integer sums: z_x * the sum of w's row, less a bias
                              that is an integer; or NULL */
+    const pare_cuda_four_columns *four;    /* (columns / 4) the three above once more, or NULL */
     const pare_cuda_side *x_side, *w_side; /* (rows), (columns); both or NULL */
     uint32_t fill;                         /* bytes of what X is outside the picture */
     const pare_cuda_im2col *patch;         /* (pare_cuda_im2col_chunks), where in.taps is not 0 */

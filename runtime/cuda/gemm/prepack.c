@@ -121,6 +121,7 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     } else if (k->wgmma) {
         k->kept =
             part(&k->bytes, (size_t)pare_wgmma_rows(p->columns, pare_cuda_bytes(p->y_type)) * row);
+        k->four = part(&k->bytes, channels / 4 * sizeof(pare_cuda_four_columns));
     } else {
         k->weights = part(&k->bytes, channels * row);
     }
@@ -242,6 +243,20 @@ static void rows_permute(const pare_cuda_prepack *k, const pare_cuda_gemm_args *
     }
 }
 
+/* Scales, shifts and biases once more, those of four columns together. */
+static void columns_join(const pare_cuda_prepack *k, int columns, bool biased)
+{
+    pare_cuda_four_columns *four = (pare_cuda_four_columns *)(void *)(k->host + k->four);
+    const float *scale = (const float *)(const void *)(k->host + k->scale);
+    const float *bias = (const float *)(const void *)(k->host + k->bias);
+    const int32_t *shift = (const int32_t *)(const void *)(k->host + k->shift);
+    for (int c = 0; c < columns; c++) {
+        four[c / 4].scale[c % 4] = scale[c];
+        four[c / 4].shift[c % 4] = shift[c];
+        four[c / 4].bias[c % 4] = biased ? bias[c] : -0.0f;
+    }
+}
+
 /* Uploads the block and points p at its parts. */
 static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cuda_prepack *k,
                                 bool int8, bool biased)
@@ -254,7 +269,10 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
     const char *block = s->block;
     s->p.w = block + (k->sparse || k->wgmma ? k->kept : k->weights);
     s->meta = k->sparse ? block + k->meta : NULL;
-    if (k->wgmma) s->launch = pare_cuda_wgmma_launch;
+    if (k->wgmma) {
+        s->launch = pare_cuda_wgmma_launch;
+        s->p.four = int8 ? (const pare_cuda_four_columns *)(const void *)(block + k->four) : NULL;
+    }
     s->p.scale = int8 ? (const float *)(const void *)(block + k->scale) : NULL;
     s->p.shift = int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
     s->p.bias = biased ? block + k->bias : NULL;
@@ -276,6 +294,7 @@ pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare
     patch_pack(k, &s->p);
     if (k->sparse) rows_compress(k, &s->p);
     if (k->wgmma) rows_permute(k, &s->p);
+    if (k->wgmma && c->int8) columns_join(k, s->p.columns, biased);
     prep->packed = ~1u;
     if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
     PARE_TRY(block_upload(prep, s, k, c->int8, biased));

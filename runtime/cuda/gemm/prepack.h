@@ -44,6 +44,7 @@ typedef struct pare_cuda_prepack {
     size_t weights, scale, bias, shift, patch, bytes;
     bool sparse, wgmma;
     size_t kept, meta; /* sparse: their parts; wgmma: kept is rows in their order */
+    size_t four;       /* wgmma, integers: constants of four columns */
 } pare_cuda_prepack;
 
 /* What arguments say of scales, biases and operands. */

@@ -89,8 +89,9 @@ static end_form end_of_product(const pare_cuda_gemm_args &p)
 
 /* Does the tile suit the product? Wide ones are for many columns, small steps for little depth; the
    largest leaves no registers for a residual or a GELU, f32 no memory for bytes to add. Two blocks
-   of the smallest share a processor: where epilogues are long, one computes while the other
-   multiplies. */
+   of the smallest share a processor, and four groups share the large one: where epilogues are long,
+   one computes while another waits or multiplies. Four leave windows with a residual no registers.
+ */
 static bool tile_suits(const pare_cuda_gemm_args &p, end_form end)
 {
     const bool small = p.depth * bytes_of_type(p.x_type) <= 64, bounds = end == END_BOUNDS;
@@ -106,6 +107,8 @@ static bool tile_suits(const pare_cuda_gemm_args &p, end_form end)
                !(end == END_REAL_BYTES && p.y_type == PARE_f32);
     case PARE_CUDA_128X64: return !p.picture && (p.columns <= 64 || small || !bounds);
     case PARE_CUDA_256X64: return bounds && p.columns <= 64;
+    case PARE_CUDA_256X128_4WG:
+        return bounds && p.columns > 64 && (!p.picture || p.epilogue.z_type == PARE_NOTYPE);
     default: return false;
     }
 }
@@ -139,9 +142,10 @@ extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm
 template <int KIND, bool PICTURE, bool RESIDUAL>
 static cudaError_t tile_choose(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
-#define LAUNCH(MI, BN, KB, DEEP, BLOCKS)                                                           \
-    variant_launch<variant<KIND, PARE_s8, false, RESIDUAL, PICTURE, MI, BN, KB, DEEP, BLOCKS>>(    \
-        p, stream)
+#define LAUNCH(MI, BN, KB, DEEP, ...)                                                              \
+    variant_launch<                                                                                \
+        variant<KIND, PARE_s8, false, RESIDUAL, PICTURE, MI, BN, KB, DEEP, __VA_ARGS__>>(p,        \
+                                                                                         stream)
     const bool narrow = PICTURE ? p->in.channels % 128 != 0 : p->depth <= 64;
     if (p->tile == PARE_CUDA_256X64) return LAUNCH(2, 64, 64, 8, 1);
     if (p->tile == PARE_CUDA_128X128 && narrow) return LAUNCH(1, 128, 64, 12, 1);
@@ -150,6 +154,10 @@ static cudaError_t tile_choose(const pare_cuda_gemm_args *p, cudaStream_t stream
         if (p->tile == PARE_CUDA_256X128 && narrow) return LAUNCH(2, 128, 64, 8, 1);
     if constexpr (!RESIDUAL)
         if (p->tile == PARE_CUDA_256X128) return LAUNCH(2, 128, 128, 4, 1);
+    if constexpr (!(PICTURE && RESIDUAL)) {
+        if (p->tile == PARE_CUDA_256X128_4WG && narrow) return LAUNCH(1, 128, 64, 8, 1, 4);
+        if (p->tile == PARE_CUDA_256X128_4WG) return LAUNCH(1, 128, 128, 4, 1, 4);
+    }
     if constexpr (!PICTURE) {
         if (p->tile == PARE_CUDA_128X192) return LAUNCH(1, 192, 128, 5, 1);
         if (p->tile == PARE_CUDA_128X64) return LAUNCH(1, 64, 64, 6, 2);

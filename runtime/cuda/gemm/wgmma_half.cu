@@ -4,9 +4,9 @@
    numbers, of the smallest tile of 32. */
 #include "runtime/cuda/gemm/wgmma_tiles.cuh"
 
-#define LAUNCH(GELU, RESIDUAL, PICTURE, MI, BN, KB, DEEP, BLOCKS)                                  \
-    variant_launch<variant<KIND, KIND, GELU, RESIDUAL, PICTURE, MI, BN, KB, DEEP, BLOCKS>>(p,      \
-                                                                                           stream)
+#define LAUNCH(GELU, RESIDUAL, PICTURE, MI, BN, KB, DEEP, ...)                                     \
+    variant_launch<variant<KIND, KIND, GELU, RESIDUAL, PICTURE, MI, BN, KB, DEEP, __VA_ARGS__>>(   \
+        p, stream)
 
 template <int KIND, bool PICTURE, bool RESIDUAL>
 static cudaError_t bounds_choose(const pare_cuda_gemm_args *p, cudaStream_t stream)
@@ -15,6 +15,9 @@ static cudaError_t bounds_choose(const pare_cuda_gemm_args *p, cudaStream_t stre
     if (p->tile == PARE_CUDA_256X64) return LAUNCH(false, RESIDUAL, PICTURE, 2, 64, 128, 4, 1);
     if constexpr (!RESIDUAL)
         if (p->tile == PARE_CUDA_256X128) return LAUNCH(false, false, PICTURE, 2, 128, 128, 3, 1);
+    if constexpr (!(PICTURE && RESIDUAL))
+        if (p->tile == PARE_CUDA_256X128_4WG)
+            return LAUNCH(false, RESIDUAL, PICTURE, 1, 128, 128, 3, 1, 4);
     if constexpr (!PICTURE) {
         if (p->tile == PARE_CUDA_128X192) return LAUNCH(false, RESIDUAL, false, 1, 192, 128, 4, 1);
         if (p->tile == PARE_CUDA_128X64) return LAUNCH(false, RESIDUAL, false, 1, 64, 64, 6, 2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel of products on compute capability 9.0, of 8-bit integers and of halves. A block has
-   three groups of four warps and stays for many tiles: a thread of the last fills stages by tensor
-   maps, a window's patches by im2col maps, the other two groups multiply the upper and the lower
-   half of a tile, finish their sums where they are, and store Y by tensor maps through shared
+   three groups of four warps, or five, and stays for many tiles: a thread of the last fills stages
+   by tensor maps, a window's patches by im2col maps, each other group multiplies its rows of a
+   tile, finishes their sums where they are, and store Y by tensor maps through shared
    memory, in which a residual was brought the same way. To stages and maps all types are bytes.
 
    For files that are compiled for sm_90a only. */
@@ -28,7 +28,7 @@ typedef enum wgmma_residual { RESIDUAL_NONE, RESIDUAL_OF_Y, RESIDUAL_BYTES } wgm
    bounds. Numbers of Y's type are brought to where Y will be, bytes behind it. Each group has MI x
    64 rows of a tile of BN columns; KB: bytes of depth a stage has. */
 template <int KIND_, int TO_, bool GELU_, int RESIDUAL_, bool PICTURE_, int MI_, int BN_, int KB_,
-          int STAGES_, int BLOCKS_>
+          int STAGES_, int BLOCKS_, int GROUPS_ = 2>
 struct variant {
     typedef typename kind_of<KIND_>::sum sum;
     enum {
@@ -42,6 +42,7 @@ struct variant {
         KB = KB_,
         DEEP = STAGES_, /* stages */
         BLOCKS = BLOCKS_,
+        GROUPS = GROUPS_, /* that multiply */
         INTEGER = bytes_of_type(KIND) == 1,
         END = !INTEGER || GELU || TO != PARE_s8 ? EPILOGUE_ANY
               : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_CLAMP_RESIDUAL
@@ -49,7 +50,7 @@ struct variant {
         X_SIZE = bytes_of_type(KIND), /* bytes of a number */
         Y_SIZE = bytes_of_type(TO),
         GROUP_ROWS = MI * 64,
-        BM = 2 * GROUP_ROWS,
+        BM = GROUPS * GROUP_ROWS,
         X_BYTES = BM * KB,
         STAGE = X_BYTES + BN * KB,
         SLICE =
@@ -62,12 +63,17 @@ struct variant {
         Z_SLICE_BYTES = 64 * Z_SLICE,
         Z_ROWS = Z_SLICES * Z_SLICE_BYTES, /* of 64 rows */
         Z_OUT = RESIDUAL == RESIDUAL_BYTES ? MI * Z_ROWS : 0,
-        BARRIERS = DEEP * STAGE + 2 * OUT + 2 * Z_OUT,
-        SHARED = BARRIERS + (2 * DEEP + 2) * 8,
-        THREADS = 384,
-        CROWDED = BN > 128, /* sums leave few registers */
-        REGISTERS_FILL = BLOCKS == 1 ? 40 : 24,
-        REGISTERS_SUM = BLOCKS == 1 ? 232 : 104
+        BARRIERS = DEEP * STAGE + GROUPS * (OUT + Z_OUT),
+        SHARED = BARRIERS + (2 * DEEP + GROUPS) * 8,
+        SUM_THREADS = GROUPS * 128,
+        THREADS = SUM_THREADS + 128,
+        TIGHT = BN == 128 && GROUPS > 2, /* sums leave hardly a register, */
+        CROWDED = TIGHT || BN > 128,     /* or few of them */
+        AHEAD = TIGHT ? 1 : 2,           /* pairs of instructions that are read at a time */
+        REGISTERS_FILL = BLOCKS * GROUPS == 2 ? 40 : 24,
+        REGISTERS_SUM = GROUPS > 2    ? 112
+                        : BLOCKS == 1 ? 232
+                                      : 104
     };
     static_assert(STAGE % 1024 == 0 && SLICE_BYTES % 1024 == 0, "swizzles are of 1024 bytes");
     static_assert(SHARED <= 227 * 1024, "shared memory of a block");
@@ -133,7 +139,7 @@ SIMT_INLINE void stages_produce(const pare_cuda_gemm_args &p, const wgmma_walk &
     }
 }
 
-/* --- two groups multiply --- */
+/* --- the other groups multiply --- */
 
 /* Of a group: where its part of Y is. */
 typedef struct sum_group {
@@ -180,18 +186,28 @@ typedef struct four_constants {
     float scale[4], bias[4];
 } four_constants;
 
+/* Of integers: constants of the four columns from `column` on, a multiple of 4. */
+SIMT_INLINE const pare_cuda_four_columns &columns_of(const pare_cuda_gemm_args &p, int column)
+{
+    enum { EACH = sizeof(pare_cuda_four_columns) / 4 }; /* bytes of a column */
+    return *reinterpret_cast<const pare_cuda_four_columns *>(
+        reinterpret_cast<const char *>(p.four) + column * EACH);
+}
+
 template <typename V>
 SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column)
 {
     four_constants k;
-    if (V::INTEGER) {
-        vec_load<4>(p.shift, column, 1, k.shift);
-        vec_load<4>(p.scale, column, 1, k.scale);
-    }
-    if (p.bias)
+    if constexpr (V::INTEGER) {
+        const pare_cuda_four_columns &of = columns_of(p, column);
+        vec_load<4>(of.shift, 0, 1, k.shift);
+        vec_load<4>(of.scale, 0, 1, k.scale);
+        vec_load<4>(of.bias, 0, 1, k.bias);
+    } else if (p.bias) {
         vec_load<4>(static_cast<const float *>(p.bias), column, 1, k.bias);
-    else
+    } else {
         PARE_UNROLL for (int i = 0; i < 4; i++) k.bias[i] = -0.0f; /* changes no float */
+    }
     return k;
 }
 
@@ -282,35 +298,33 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
     const four_place mine = lane_place<V>(lane);
     const int first = row * V::SLICE + ((turn << 4) ^ mine.chunk) + mine.byte;
     const int z_first = lane_residual<V>(row, mine);
-    int wait[2] = {0, 0}; /* stay 0 */
+    int wait[V::AHEAD] = {0}; /* stay 0 */
     const float inverse = 1 / p.epilogue.y_scale;
     PARE_UNROLL for (int q = 0; q < V::BN / 16; q++)
     {
         const four_place pair = pair_place<V>(q);
         const int column = min(n0 + pair.column + mine.column, p.columns - 4);
-        char *to = out + (first ^ pair.chunk) + pair.byte + wait[q % 2];
-        const four_constants k = constants_of<V>(p, column + wait[q % 2]);
+        char *to = out + (first ^ pair.chunk) + pair.byte + wait[q % V::AHEAD];
+        const four_constants k = constants_of<V>(p, column + wait[q % V::AHEAD]);
         PARE_UNROLL for (int i = 0; i < V::MI; i++)
             PARE_UNROLL for (int upper = 0; upper < 2; upper++)
         {
             typename V::sum four[4];
             PARE_UNROLL for (int c = 0; c < 4; c++)
             {
-                const int at = (q * 2 + c / 2) * 4 + upper * 2 + c % 2;
-                if constexpr (V::INTEGER)
-                    four[c] = (int)((unsigned)acc[i][at] - (unsigned)k.shift[c]);
-                else
-                    four[c] = acc[i][at];
-                if (V::CROWDED && c == 3) wait[q % 2] = bits_of_sum(four[c]) & zero;
+                four[c] = acc[i][(q * 2 + c / 2) * 4 + upper * 2 + c % 2];
+                if constexpr (V::INTEGER) four[c] = (int)((unsigned)four[c] - (unsigned)k.shift[c]);
             }
+            if (V::CROWDED) wait[q % V::AHEAD] = bits_of_sum(four[3]) & zero;
             char *there = to + i * V::SLICES * V::SLICE_BYTES + upper * 8 * V::SLICE;
-            unsigned z = 0;
+            unsigned z = 0, stored = (unsigned)bits_of_sum(four[3]);
             if constexpr (V::RESIDUAL == (int)RESIDUAL_BYTES)
                 z = pair_residual<V>(residual + i * V::Z_ROWS + upper * 8 * V::Z_SLICE, z_first, q);
             if constexpr (V::END == (int)EPILOGUE_ANY)
                 four_real<V>(p, l, inverse, four, k, z, there);
             else
-                four_finish<V::END>(p, l, four, k.scale, k.bias, there);
+                stored = four_finish<V::END>(p, l, four, k.scale, k.bias, there);
+            if (V::TIGHT) wait[0] = (int)stored & zero;
         }
     }
 }
@@ -350,7 +364,7 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
     const bool releases = (threadIdx.x & 31) == 0;
     const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
     const int out = V::DEEP * V::STAGE + group * V::OUT,
-              z = V::DEEP * V::STAGE + 2 * V::OUT + group * V::Z_OUT;
+              z = V::DEEP * V::STAGE + V::GROUPS * V::OUT + group * V::Z_OUT;
     const sum_group mine = {(threadIdx.x & 127) == 0, shared + out, shared + z,
                             empty + V::DEEP * 8 + group * 8};
     unsigned stage = 0, parity = 0, z_parity = 0;
@@ -408,18 +422,18 @@ static __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
         if (shared & 1023) __trap(); /* swizzles count from there */
         for (int s = 0; s < V::DEEP; s++) {
             simt_mbar_init(full + s * 8, 1);
-            simt_mbar_init(empty + s * 8, 8); /* warps that multiply */
+            simt_mbar_init(empty + s * 8, V::GROUPS * 4); /* warps that multiply */
         }
-        simt_mbar_init(empty + V::DEEP * 8, 1);
-        simt_mbar_init(empty + V::DEEP * 8 + 8, 1);
+        for (int group = 0; group < V::GROUPS; group++)
+            simt_mbar_init(empty + (V::DEEP + group) * 8, 1);
         simt_mbar_publish();
         simt_tma_prefetch(&xm), simt_tma_prefetch(&wm), simt_tma_prefetch(&ym);
     }
     simt_dependency_wait();
     __syncthreads();
-    if (threadIdx.x >= 256) {
+    if (threadIdx.x >= V::SUM_THREADS) {
         simt_registers_give<V::REGISTERS_FILL>();
-        if (threadIdx.x == 256) {
+        if (threadIdx.x == V::SUM_THREADS) {
             stages_produce<V>(p, walk, &xm, &wm, shared);
             simt_dependents_launch();
         }

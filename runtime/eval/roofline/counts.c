@@ -19,10 +19,25 @@ static double value_of(const char *line, const char *key)
     return 0;
 }
 
+/* Does the line begin with the name? */
+static bool line_is_of(const char *line, const char *name)
+{
+    for (; *name; name++) {
+        if (*name != '#') {
+            if (*line++ != *name) return false;
+            continue;
+        }
+        const size_t digits = strspn(line, "0123456789");
+        if (!digits) return false;
+        line += digits;
+    }
+    return true;
+}
+
 bool pare_sass_find(const char *counts, const char *name, pare_sass *out)
 {
     const char *line = counts;
-    while (line && strncmp(line, name, strlen(name)) != 0) {
+    while (line && !line_is_of(line, name)) {
         line = strchr(line, '\n');
         line = line && line[1] ? line + 1 : NULL;
     }

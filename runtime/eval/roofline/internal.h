@@ -20,8 +20,9 @@ typedef struct pare_sass {
     double blocks; /* that an SM holds */
 } pare_sass;
 
-/* The row of the first kernel whose name begins so; false: there is none. counts: text with a line
-   a kernel, "NAME key=value ..."; pare_sass_counts is that of this build's kernels. */
+/* The row of the first kernel whose name begins so, '#' for any number; false: there is none.
+   counts: text with a line a kernel, "NAME key=value ..."; pare_sass_counts is that of this build's
+   kernels. */
 bool pare_sass_find(const char *counts, const char *name, pare_sass *out);
 extern const char *const pare_sass_counts;
 
@@ -48,15 +49,16 @@ void pare_step_close(const pare_gpu_spec *spec, double seconds, double bytes,
 /* Y (batches, rows, columns) = X W^T. */
 typedef struct pare_gpu_product {
     pare_dtype type; /* s8, u8, f16, bf16, f32 */
+    pare_dtype y, z; /* what gemm/wgmma.cu makes, and adds: of a residual */
     double batches, rows, columns, depth;
     bool picture; /* rows of X are patches */
     bool chunks;  /* and are copied by 16 bytes */
     bool residual;
-    bool plain;        /* the epilogue rounds and clamps, no more */
-    bool bounds;       /* integers: not to their type's bounds, or to 0, alone */
-    bool library;      /* cuBLASLt or cuBLAS computes it */
-    bool gelu;         /* the erf form follows the sums */
-    bool bytes_to_f32; /* a residual of 8 bits under f32: no room for the widest tile by wgmma */
+    bool plain;   /* the epilogue rounds and clamps, no more */
+    bool bounds;  /* integers: not to their type's bounds, or to 0, alone */
+    bool library; /* cuBLASLt or cuBLAS computes it */
+    bool gelu;    /* the erf form follows the sums */
+    bool narrow;  /* a tap's channels are not in whole lots of 128 bytes */
     bool wgmma;   /* gemm/wgmma.cu has its X, W and epilogue: W constant, whole lots of channels */
     double bytes; /* of X, W, Y and a residual */
 } pare_gpu_product;
@@ -75,6 +77,10 @@ int pare_splits_of(const pare_gpu_product *p);
    bytes, bound and seconds. */
 void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                           const pare_gpu_product *p, pare_roofline_step *out);
+
+/* wgmma.c: the same of the tiles by wgmma alone, where one is faster than *out. */
+void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                        const pare_gpu_product *p, pare_roofline_step *out);
 
 /* step.c: a node of the compiled graph; its shapes may be unknown. */
 typedef struct pare_roofline_maker {

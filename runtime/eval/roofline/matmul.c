@@ -65,7 +65,7 @@ static pare_gpu_product product_of(const matmul *c)
     p.gelu = a->act.kind == PARE_ACT_GELU;
     p.wgmma =
         c->type != PARE_f32 && w->data && w->rank == 2 && (p.plain ? !p.bounds : wgmma_ends(c, z));
-    p.bytes_to_f32 = z && pare_type_is_int8(z->dtype) && c->prep->out[0].dtype == PARE_f32;
+    p.y = c->prep->out[0].dtype, p.z = z ? z->dtype : PARE_NOTYPE;
     p.bytes = bytes_of(c, &c->prep->in[0]) + bytes_of(c, w) + bytes_of(c, &c->prep->out[0]) +
               bytes_of(c, z);
     return p;

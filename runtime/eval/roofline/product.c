@@ -12,16 +12,6 @@ enum { STEP = 64, FILLED_SMS = 132, MOST_SPLITS = 16, LEAST_STEPS = 4, MOST_BATC
 enum { ANY_SUM = 30 };
 /* Of gemm_f32_tile: sums of a thread, steps of depth, instructions ahead of the loop that run. */
 enum { F32_SUMS = 16, F32_STEP = 16, F32_AHEAD = 300, F32_WARPS = 8 };
-/* runtime/cuda/gemm/wgmma.cu: outputs of the smallest product for 33 multiprocessors, bytes that
-   rows of Y are lots of, bytes of depth a step, warps that multiply, instructions for each output.
- */
-enum {
-    WGMMA_OUTPUTS = 10 * 128 * 128,
-    WGMMA_COLUMNS = 16,
-    WGMMA_STEP = 128,
-    WGMMA_WARPS = 8,
-    WGMMA_SUM = 20
-};
 
 /* The epilogue of a tile's kernel (gemm/epilogue.cuh, tile_epilogue). */
 enum { CLAMP, CLAMP_RESIDUAL, ANY, PARTIAL, BOUNDS, BOUNDS_RESIDUAL };
@@ -116,46 +106,6 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
     *out = made;
 }
 
-/* Has the kernel by wgmma this tile for the product? */
-static bool wgmma_suits(const pare_gpu_product *p, int rows, int columns)
-{
-    if ((p->columns <= 64) != (columns == 64)) return false;
-    if (rows == 256 && columns == 128) return !p->residual && p->plain;
-    return columns != 192 || (!p->picture && !p->bytes_to_f32 && p->columns > 128);
-}
-
-/* Persistent tiles by wgmma: the tensor cores at their rate, an epilogue behind each tile. */
-static void wgmma_predict(const pare_gpu_spec *spec, const char *stem, const pare_gpu_product *p,
-                          pare_roofline_step *out)
-{
-    static const struct {
-        int rows, columns;
-    } of[] = {{128, 128}, {256, 128}, {128, 192}, {128, 64}, {256, 64}};
-    const double size = size_of(p->type);
-    const bool fits = p->wgmma && p->chunks && p->batches == 1 &&
-                      fmod(p->columns * size, WGMMA_COLUMNS) == 0 &&
-                      p->rows * p->columns * 33 >= (double)spec->sms * WGMMA_OUTPUTS;
-    for (size_t i = 0; fits && i < sizeof of / sizeof *of; i++) {
-        pare_roofline_step made = {.dtype = p->type};
-        const double sums = (double)of[i].rows * of[i].columns / WGMMA_WARPS;
-        const double each = WGMMA_SUM + (p->gelu ? ANY_SUM : 0);
-        const pare_gpu_grid g = {.blocks = blocks_of(p, of[i].rows, of[i].columns),
-                                 .resident = 1,
-                                 .warps = WGMMA_WARPS,
-                                 .steps = ceil(p->depth * size / WGMMA_STEP),
-                                 .behind = sums / 32 * each,
-                                 .tensor = sums * WGMMA_STEP / size,
-                                 .rate = size == 1 ? spec->macs_s8 : spec->macs_f16,
-                                 .reached = 1};
-        if (!wgmma_suits(p, of[i].rows, of[i].columns)) continue;
-        pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes, &made);
-        if (out->launches && made.seconds >= out->seconds) continue;
-        snprintf(made.kernel, sizeof made.kernel, "%s_wgmma_%dx%d", stem, of[i].rows,
-                 of[i].columns);
-        *out = made;
-    }
-}
-
 static void f32_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                         const pare_gpu_product *p, pare_roofline_step *out)
 {
@@ -223,7 +173,7 @@ void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const c
                 tiles_predict(spec, counts, stem, p, &tiles[t], 1, &made);
         if (splits > 1)
             tiles_predict(spec, counts, stem, p, &tiles[PARE_GPU_TILE_64X64], splits, &made);
-        wgmma_predict(spec, stem, p, &made);
+        pare_wgmma_predict(spec, counts, stem, p, &made);
     }
     if (!made.launches) return; /* the counts lack its kernels: unknown */
     out->launches += made.launches, out->bytes += made.bytes, out->seconds += made.seconds;

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products by runtime/cuda/gemm/wgmma.cu: blocks stay for many tiles, whose stages are filled
+   ahead, so that a tile takes what the tensor cores and its epilogue take, and nothing to begin.
+
+   START, WAITS and the shares are fitted to 61 kernels of INT8 convolutions and products that an
+   H200 ran (tests/bench/results/2026-11-26-h200/benches.csv), with the counts of the kernels that
+   ran: the model says 0.80 to 1.15 of what was measured, 8 % off in the middle. */
+#include "runtime/eval/roofline/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define START       1.43e-6     /* seconds of a kernel before its first tile and after its last */
+#define SHARE       (1 / 1.08)  /* of the tensor cores' rate, of integers */
+#define HALF_SHARE  (1 / 1.165) /* of halves: what cuBLASLt reaches at a side of 4096 */
+#define NARROW      (1 / 2.1)   /* of either, where only 64 columns share what is read of X */
+#define SCHEDULERS  4
+#define GROUP_WARPS 4
+
+/* An epilogue waits as long as this many warps' instructions take: with two warps a scheduler it
+   issues half of the cycles, with four two thirds. */
+enum { WAITS = 2 };
+/* Outputs of the smallest product for 33 multiprocessors; bytes that rows of Y are lots of. */
+enum { LEAST_OUTPUTS = 10 * 128 * 128, LOT = 16 };
+
+/* Tiles of wgmma_tiles.cuh: rows are groups of warps times mi times 64. */
+static const struct tile {
+    int groups, mi, columns, blocks; /* blocks: of a multiprocessor */
+    const char *name;
+} tiles[] = {{2, 1, 128, 1, "128x128"}, {2, 2, 128, 1, "256x128"}, {2, 1, 192, 1, "128x192"},
+             {2, 1, 64, 2, "128x64"},   {2, 2, 64, 1, "256x64"},   {4, 1, 128, 1, "256x128_4wg"}};
+
+static double size_of(pare_dtype type) { return pare_type(type)->bits / 8; }
+
+/* The rules of wgmma.cu that the counts do not show: they have no row of what is not built. */
+static bool suits(const pare_gpu_product *p, const struct tile *t, int step)
+{
+    const double depth = p->depth * size_of(p->type);
+    const bool small = depth <= 64, integer = pare_type_is_int8(p->type);
+    const bool narrow = integer && (p->picture ? p->narrow : small);
+    if (t->columns == 64 && t->mi == 1 && p->columns > 64) return small || !p->plain;
+    if ((p->columns <= 64) != (t->columns == 64)) return false;
+    if (t->columns == 64) return true; /* one size of step each */
+    if (t->columns == 192 && (p->columns <= 128 || small)) return false;
+    if (t->mi == 2 && !p->picture && small) return false;
+    return narrow == (step == 64);
+}
+
+/* The counts of the tile's kernel with steps of so many bytes; false: there is none. '#': any
+   number of stages. */
+static bool row_of(const char *counts, const pare_gpu_product *p, const struct tile *t, int step,
+                   pare_sass *out)
+{
+    enum { NOTHING, OF_Y, BYTES };
+    char name[128];
+    const bool integer = pare_type_is_int8(p->type), to_bytes = pare_type_is_int8(p->y);
+    const int to = (int)(!integer ? p->type : to_bytes ? PARE_s8 : p->y);
+    const int z = !p->residual ? NOTHING : !to_bytes && pare_type_is_int8(p->z) ? BYTES : OF_Y;
+    snprintf(name, sizeof name,
+             "_Z11wgmma_tilesI7variantILi%dELi%dELb%dELi%dELb%dELi%dELi%dELi%dELi#ELi%dELi%dEE",
+             (int)p->type, to, p->gelu, z, p->picture, t->mi, t->columns, step, t->blocks,
+             t->groups);
+    return pare_sass_find(counts, name, out);
+}
+
+static void tile_predict(const pare_gpu_spec *spec, const pare_gpu_product *p, const struct tile *t,
+                         int step, const pare_sass *row, pare_roofline_step *out)
+{
+    const double rows = t->groups * t->mi * 64, size = size_of(p->type);
+    const double count = ceil(p->rows / rows) * ceil(p->columns / t->columns);
+    const double per = fmin(t->blocks, ceil(count / spec->sms));
+    const double share = t->columns == 64 ? NARROW : size == 1 ? SHARE : HALF_SHARE;
+    const double rate = (size == 1 ? spec->macs_s8 : spec->macs_f16) * share / spec->sms;
+    const double tensor = ceil(p->depth * size / step) * rows * t->columns * (step / size) / rate;
+    const double warps = per * t->groups * GROUP_WARPS / SCHEDULERS;
+    const double issue = row->behind * (warps + WAITS) / spec->clock;
+    const double moving = p->bytes / spec->hbm;
+    const double waves = ceil(count / (spec->sms * per));
+    double seconds = waves * (per * tensor + issue);
+    out->bound = per * tensor > issue ? PARE_BOUND_TENSOR : PARE_BOUND_ISSUE;
+    if (moving > seconds) seconds = moving, out->bound = PARE_BOUND_MEMORY;
+    out->occupancy = (int)per, out->waves = count / (spec->sms * per);
+    pare_step_close(spec, seconds + START, p->bytes, out);
+}
+
+void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                        const pare_gpu_product *p, pare_roofline_step *out)
+{
+    if (!p->wgmma || !p->chunks || p->batches != 1 || fmod(p->columns * size_of(p->y), LOT) != 0 ||
+        p->rows * p->columns * 33 < (double)spec->sms * LEAST_OUTPUTS)
+        return;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
+        for (int step = 64; step <= 128; step += 64) {
+            pare_sass row;
+            pare_roofline_step made = {.dtype = p->type};
+            if (!suits(p, &tiles[i], step) || !row_of(counts, p, &tiles[i], step, &row)) continue;
+            tile_predict(spec, p, &tiles[i], step, &row, &made);
+            if (out->launches && made.seconds >= out->seconds) continue;
+            snprintf(made.kernel, sizeof made.kernel, "%s_wgmma_%s", stem, tiles[i].name);
+            *out = made;
+        }
+}
