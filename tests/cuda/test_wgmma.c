@@ -190,6 +190,9 @@ static int half_tiles(int64_t columns, bool residual)
 /* 128 x 64 and 128 x 128, 128 x 192 of many columns. */
 static int real_tiles(int64_t columns) { return columns <= 64 ? 0 : 2 + (columns > 128); }
 
+/* Four groups as well. */
+static int gelu_tiles(int64_t columns) { return real_tiles(columns) + (columns > 64); }
+
 static void matrices_of_halves_agree(void **state)
 {
     (void)state;
@@ -207,7 +210,7 @@ static void matrices_of_halves_agree(void **state)
         if (case_is_quick() && i % 5 != 3) continue;
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
         halves_set(&k, i, 2, x, w, y, c[2], residual);
-        check(&k, is_gelu(i) ? real_tiles(c[2]) : half_tiles(c[2], residual));
+        check(&k, is_gelu(i) ? gelu_tiles(c[2]) : half_tiles(c[2], residual));
     }
 }
 
@@ -234,7 +237,7 @@ static void convolutions_of_halves_agree(void **state)
         halves_set(&k, how, 4, x, w, y, w[0], residual);
         const bool matrix = cases[c].tiles == 4;
         const int less = residual && w[0] > 64 && cases[c].tiles ? 1 + !matrix : 0;
-        check(&k, is_gelu(how) ? matrix * 3 : cases[c].tiles - less); /* GELU: matrices alone */
+        check(&k, is_gelu(how) ? matrix * 4 : cases[c].tiles - less); /* GELU: matrices alone */
     }
 }
 
@@ -258,16 +261,21 @@ static void real_units_agree(void **state)
         kernel_case k;
         const int64_t *c = cases[i / 8];
         const int how = i % 8 / 2;
-        const bool gelu = how == GELU;
-        const pare_dtype y_type = floats[(i / 8 + i % 2) % 3],
+        const bool gelu = how == GELU, conv = i / 8 == 1; /* of one pixel */
+        const pare_dtype y_type = conv ? PARE_f32 : floats[(i / 8 + i % 2) % 3],
                          z_type = how == OF_Y    ? y_type
                                   : how == BYTES ? (i % 4 > 2 ? PARE_u8 : PARE_s8)
                                                  : PARE_NOTYPE;
         const int64_t rows = scaled(c[0]), x[2] = {rows, c[1]}, w[2] = {c[1], c[2]},
-                      y[2] = {rows, c[2]};
+                      y[2] = {rows, c[2]}, pixels[4] = {1, c[1], rows, 1},
+                      filters[4] = {c[2], c[1], 1, 1}, made[4] = {1, c[2], rows, 1};
         if (case_is_quick() && i % 5 != 1 && i != 14) continue;
-        case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
-        inputs_set(&k, i, 2, x, w, y, w[1], x[1], true, z_type);
+        case_open(&k, "pare", conv ? "FusedConv" : "FusedMatMul", (uint64_t)i + 1);
+        k.nhwc = conv;
+        if (conv)
+            inputs_set(&k, i, 4, pixels, filters, made, c[2], c[1], true, z_type);
+        else
+            inputs_set(&k, i, 2, x, w, y, c[2], c[1], true, z_type);
         case_set_float(&k, "z_scale", how == BYTES ? 0.3f : 1);
         case_set_int(&k, "to", !gelu ? PARE_f32 : i % 2 ? PARE_u8 : PARE_s8);
         if (!gelu) case_set_int(&k, "output_dtype", y_type);
@@ -278,7 +286,9 @@ static void real_units_agree(void **state)
             case_set_float(&k, "alpha", -2);
             case_set_float(&k, "beta", 5);
         }
-        check(&k, how == BYTES ? byte_tiles(c[2], y_type) : real_tiles(c[2]));
+        check(&k, how == BYTES ? byte_tiles(c[2], y_type)
+                  : gelu       ? gelu_tiles(c[2])
+                               : real_tiles(c[2]));
     }
 }
 

@@ -108,7 +108,8 @@ static bool tile_suits(const pare_cuda_gemm_args &p, end_form end)
     case PARE_CUDA_128X64: return !p.picture && (p.columns <= 64 || small || !bounds);
     case PARE_CUDA_256X64: return bounds && p.columns <= 64;
     case PARE_CUDA_256X128_4WG:
-        return bounds && p.columns > 64 && (!p.picture || p.epilogue.z_type == PARE_NOTYPE);
+        return (bounds || end == END_GELU) && p.columns > 64 &&
+               (!p.picture || p.epilogue.z_type == PARE_NOTYPE);
     default: return false;
     }
 }

@@ -32,6 +32,7 @@ static cudaError_t gelu_choose(const pare_cuda_gemm_args *p, cudaStream_t stream
     case PARE_CUDA_128X128: return LAUNCH(true, false, false, 1, 128, 128, 6, 1);
     case PARE_CUDA_128X192: return LAUNCH(true, false, false, 1, 192, 128, 4, 1);
     case PARE_CUDA_128X64: return LAUNCH(true, false, false, 1, 64, 64, 6, 2);
+    case PARE_CUDA_256X128_4WG: return LAUNCH(true, false, false, 1, 128, 128, 3, 1, 4);
     default: return cudaErrorInvalidValue;
     }
 }

@@ -5,8 +5,9 @@
    stages. */
 #include "runtime/cuda/gemm/wgmma_tiles.cuh"
 
-#define LAUNCH(TO, GELU, RESIDUAL, BN, KB, DEEP, BLOCKS)                                           \
-    variant_launch<variant<KIND, TO, GELU, RESIDUAL, false, 1, BN, KB, DEEP, BLOCKS>>(p, stream)
+#define LAUNCH(TO, GELU, RESIDUAL, BN, KB, DEEP, ...)                                              \
+    variant_launch<variant<KIND, TO, GELU, RESIDUAL, false, 1, BN, KB, DEEP, __VA_ARGS__>>(p,      \
+                                                                                           stream)
 
 template <int KIND>
 static cudaError_t gelu_choose(const pare_cuda_gemm_args *p, cudaStream_t stream)
@@ -15,6 +16,7 @@ static cudaError_t gelu_choose(const pare_cuda_gemm_args *p, cudaStream_t stream
     case PARE_CUDA_128X128: return LAUNCH(PARE_s8, true, false, 128, 128, 6, 1);
     case PARE_CUDA_128X192: return LAUNCH(PARE_s8, true, false, 192, 128, 5, 1);
     case PARE_CUDA_128X64: return LAUNCH(PARE_s8, true, false, 64, 64, 6, 2);
+    case PARE_CUDA_256X128_4WG: return LAUNCH(PARE_s8, true, false, 128, 128, 4, 1, 4);
     default: return cudaErrorInvalidValue;
     }
 }

@@ -84,7 +84,8 @@ struct variant {
 typedef struct wgmma_walk {
     int steps, tap_steps; /* of a tile; of a tap */
     int tiles_m, tiles_n, band;
-    int zero; /* 0, which the compiler does not know */
+    int zero;      /* 0, which the compiler does not know */
+    float inverse; /* 1 / Y's scale */
 } wgmma_walk;
 
 typedef struct tile_at {
@@ -225,12 +226,12 @@ SIMT_INLINE float quotient_of(float v, float s, float inverse)
     return saturates ? q : fmaf(fmaf(-q, s, v), inverse, q);
 }
 
-/* Four neighbours' sums in real units, stored at `to`. inverse: of Y's scale; z: the codes of a
-   residual of bytes. */
+/* Four neighbours' sums in real units, stored at `to`; returns bits of the last. inverse: of Y's
+   scale; z: the codes of a residual of bytes. */
 template <typename V>
-SIMT_INLINE void four_real(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
-                           const typename V::sum sum[4], const four_constants &k, unsigned z,
-                           char *to)
+SIMT_INLINE unsigned four_real(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
+                               const typename V::sum sum[4], const four_constants &k, unsigned z,
+                               char *to)
 {
     float v[4];
     PARE_UNROLL for (int i = 0; i < 4; i++)
@@ -242,10 +243,12 @@ SIMT_INLINE void four_real(const pare_cuda_gemm_args &p, const tile_clamp &l, fl
         if (V::GELU) v[i] = pare_act_of(PARE_ACT_GELU, NULL, v[i]);
         if (V::TO == (int)PARE_s8) v[i] = quotient_of(v[i], p.epilogue.y_scale, inverse);
     }
-    if constexpr (V::TO == (int)PARE_s8)
-        *reinterpret_cast<unsigned *>(to) = four_pack<true>(p, l, v);
-    else
+    if constexpr (V::TO == (int)PARE_s8) {
+        return *reinterpret_cast<unsigned *>(to) = four_pack<true>(p, l, v);
+    } else {
         floats_finish<V::TO, V::RESIDUAL == (int)RESIDUAL_OF_Y>(l, v, to);
+        return __float_as_uint(v[3]);
+    }
 }
 
 /* Where a lane's four neighbours of two instructions' eight columns are: column and byte in a row
@@ -289,7 +292,7 @@ template <typename V> SIMT_INLINE unsigned pair_residual(const char *z, int firs
    whose chunks of 16 bytes are swizzled as the map of Y has them. Where sums leave few registers,
    what is read for columns waits for those two before them: all at once would not fit. */
 template <typename V>
-SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, int zero,
+SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, const wgmma_walk &g,
                              const typename V::sum (&acc)[V::MI][V::BN / 2], char *out,
                              const char *residual, int n0)
 {
@@ -299,7 +302,6 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
     const int first = row * V::SLICE + ((turn << 4) ^ mine.chunk) + mine.byte;
     const int z_first = lane_residual<V>(row, mine);
     int wait[V::AHEAD] = {0}; /* stay 0 */
-    const float inverse = 1 / p.epilogue.y_scale;
     PARE_UNROLL for (int q = 0; q < V::BN / 16; q++)
     {
         const four_place pair = pair_place<V>(q);
@@ -315,16 +317,16 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
                 four[c] = acc[i][(q * 2 + c / 2) * 4 + upper * 2 + c % 2];
                 if constexpr (V::INTEGER) four[c] = (int)((unsigned)four[c] - (unsigned)k.shift[c]);
             }
-            if (V::CROWDED) wait[q % V::AHEAD] = bits_of_sum(four[3]) & zero;
+            if (V::CROWDED) wait[q % V::AHEAD] = bits_of_sum(four[3]) & g.zero;
             char *there = to + i * V::SLICES * V::SLICE_BYTES + upper * 8 * V::SLICE;
-            unsigned z = 0, stored = (unsigned)bits_of_sum(four[3]);
+            unsigned z = 0, stored;
             if constexpr (V::RESIDUAL == (int)RESIDUAL_BYTES)
                 z = pair_residual<V>(residual + i * V::Z_ROWS + upper * 8 * V::Z_SLICE, z_first, q);
             if constexpr (V::END == (int)EPILOGUE_ANY)
-                four_real<V>(p, l, inverse, four, k, z, there);
+                stored = four_real<V>(p, l, g.inverse, four, k, z, there);
             else
                 stored = four_finish<V::END>(p, l, four, k.scale, k.bias, there);
-            if (V::TIGHT) wait[0] = (int)stored & zero;
+            if (V::TIGHT) wait[0] = (int)stored & g.zero;
         }
     }
 }
@@ -398,7 +400,7 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
             if (mine.leads) simt_tma_store_wait_read();
             simt_sync_group(group + 1);
         }
-        sums_finish<V>(p, l, g.zero, acc, bytes + out, bytes + z, n0);
+        sums_finish<V>(p, l, g, acc, bytes + out, bytes + z, n0);
         simt_fence_async();
         simt_sync_group(group + 1);
         if (mine.leads) tile_put<V>(p, mine, ym, m0, n0);
@@ -534,6 +536,7 @@ template <typename V> static wgmma_walk walk_of(const pare_cuda_gemm_args &p)
     g.tiles_n = (p.columns + V::BN - 1) / V::BN;
     g.band = BAND_ROWS / V::BM;
     g.zero = 0;
+    g.inverse = 1 / p.epilogue.y_scale;
     return g;
 }
 

@@ -96,9 +96,12 @@ static pare_gpu_product product_of(const conv *c)
                 (merged && (double)w->kernel[1] <= MOST_TAPS));
     const bool integer = size == 1, zeros = !integer || a->q.x_zero == 0;
     const bool lots = a->cg % 64 == 0 && zeros && w->kernel[1] <= 7 && w->kernel[2] <= 7;
-    p.wgmma = c->type != PARE_f32 && p.plain && !p.bounds && (!p.picture || lots);
     p.narrow = a->cg % 128 != 0;
+    p.gelu = a->act.kind == PARE_ACT_GELU;
     p.y = c->prep->out[0].dtype, p.z = z;
+    p.wgmma = c->type != PARE_f32 &&
+              (p.plain ? !p.bounds && (!p.picture || lots)
+                       : !p.picture && pare_wgmma_ends(&p, &a->act, a->epilogue.to));
     p.bytes = x_bytes(c) + (double)a->m * p.depth * size + size_beside(c);
     return p;
 }

@@ -31,18 +31,6 @@ static bool library_takes(const matmul *c)
            (act == PARE_ACT_NONE || act == PARE_ACT_RELU || act == PARE_ACT_GELU_TANH);
 }
 
-/* Epilogues of runtime/cuda/gemm/wgmma.cu that do not only clamp: a GELU without a residual, floats
-   of integers with one of their type or, but for bf16, of 8 bits. */
-static bool wgmma_ends(const matmul *c, const pare_view *z)
-{
-    const pare_matmul_args *a = c->a;
-    if (a->act.kind == PARE_ACT_GELU)
-        return !z && (!pare_type_is_int8(c->type) || a->epilogue.to != PARE_f32);
-    const pare_dtype y = c->prep->out[0].dtype;
-    return pare_type_is_int8(c->type) && a->epilogue.to == PARE_f32 && pare_act_clamps(&a->act) &&
-           (!z || z->dtype == y || (pare_type_is_int8(z->dtype) && y != PARE_bf16));
-}
-
 static pare_gpu_product product_of(const matmul *c)
 {
     const pare_matmul_args *a = c->a;
@@ -63,9 +51,9 @@ static pare_gpu_product product_of(const matmul *c)
               (!integer || (!a->epilogue.real && (!z || pare_type_is_int8(z->dtype))));
     p.bounds = integer && pare_epilogue_bounds(&a->epilogue);
     p.gelu = a->act.kind == PARE_ACT_GELU;
-    p.wgmma =
-        c->type != PARE_f32 && w->data && w->rank == 2 && (p.plain ? !p.bounds : wgmma_ends(c, z));
     p.y = c->prep->out[0].dtype, p.z = z ? z->dtype : PARE_NOTYPE;
+    p.wgmma = c->type != PARE_f32 && w->data && w->rank == 2 &&
+              (p.plain ? !p.bounds : pare_wgmma_ends(&p, &a->act, a->epilogue.to));
     p.bytes = bytes_of(c, &c->prep->in[0]) + bytes_of(c, w) + bytes_of(c, &c->prep->out[0]) +
               bytes_of(c, z);
     return p;

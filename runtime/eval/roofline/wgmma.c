@@ -46,6 +46,14 @@ static bool suits(const pare_gpu_product *p, const struct tile *t, int step)
     return narrow == (step == 64);
 }
 
+bool pare_wgmma_ends(const pare_gpu_product *p, const pare_act *act, pare_dtype to)
+{
+    const bool integer = pare_type_is_int8(p->type);
+    if (act->kind == PARE_ACT_GELU) return !p->residual && (!integer || to != PARE_f32);
+    return integer && to == PARE_f32 && pare_act_clamps(act) &&
+           (!p->residual || p->z == p->y || (pare_type_is_int8(p->z) && p->y != PARE_bf16));
+}
+
 /* The counts of the tile's kernel with steps of so many bytes; false: there is none. '#': any
    number of stages. */
 static bool row_of(const char *counts, const pare_gpu_product *p, const struct tile *t, int step,
