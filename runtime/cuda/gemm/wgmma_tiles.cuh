@@ -77,6 +77,9 @@ struct variant {
     };
     static_assert(STAGE % 1024 == 0 && SLICE_BYTES % 1024 == 0, "swizzles are of 1024 bytes");
     static_assert(SHARED <= 227 * 1024, "shared memory of a block");
+    static_assert((REGISTERS_SUM * GROUPS + REGISTERS_FILL) * 128 <=
+                      65536 / (THREADS * BLOCKS) / 8 * 8 * THREADS,
+                  "registers that a block was given");
     static_assert(SHARED * BLOCKS + BLOCKS * 1024 <= 228 * 1024, "shared memory of a processor");
 };
 

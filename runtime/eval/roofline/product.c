@@ -173,7 +173,7 @@ void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const c
                 tiles_predict(spec, counts, stem, p, &tiles[t], 1, &made);
         if (splits > 1)
             tiles_predict(spec, counts, stem, p, &tiles[PARE_GPU_TILE_64X64], splits, &made);
-        pare_wgmma_predict(spec, counts, stem, p, &made);
+        pare_wgmma_predict(spec, counts, stem, p, NULL, &made);
     }
     if (!made.launches) return; /* the counts lack its kernels: unknown */
     out->launches += made.launches, out->bytes += made.bytes, out->seconds += made.seconds;
