@@ -35,7 +35,8 @@ pare_status pare_norm_prepare(pare_prep *p)
     if (!s) return PARE_MEMORY;
     s->epsilon = pare_node_float(p->node, "epsilon", 1e-5f);
     s->rms = pare_node_is(p->node, "RMSNormalization");
-    if (s->rms || pare_node_is(p->node, "LayerNormalization"))
+    if (s->rms || pare_node_is(p->node, "LayerNormalization") ||
+        !strcmp(p->node->op_type, "QLayerNormalization"))
         PARE_TRY(
             pare_infer_axis(p->node, pare_node_int(p->node, "axis", -1), p->in[0].rank, &s->axis));
     s->groups = pare_node_int(p->node, "num_groups", p->in[0].rank > 1 ? p->in[0].dim[1] : 1);
@@ -129,6 +130,14 @@ PARE_CLONES static void layer_row_f32(float *y, const float *x, const float *sca
     }
 }
 
+pare_norm_stats pare_layer_norm_row(float *y, const float *x, const float *scale, const float *bias,
+                                    int64_t n, const pare_norm *norm)
+{
+    const pare_norm_stats st = pare_norm_stats_f32(x, n, (double)norm->epsilon, !norm->rms);
+    layer_row_f32(y, x, scale, bias, n, (float)st.mean, (float)st.inverse);
+    return st;
+}
+
 /* One row; f16 or bf16 through buffer (n). */
 static void layer_row(const pare_call *c, int64_t r, int64_t n, const float *scale,
                       const float *bias, float *buffer, pare_norm_stats *out)
@@ -143,8 +152,7 @@ static void layer_row(const pare_call *c, int64_t r, int64_t n, const float *sca
     } else {
         pare_widen(buffer, (const uint16_t *)c->in[0].data + r * n, type, n, 1);
     }
-    *out = pare_norm_stats_f32(x, n, (double)s->epsilon, !s->rms);
-    layer_row_f32(y, x, scale, bias, n, (float)out->mean, (float)out->inverse);
+    *out = pare_layer_norm_row(y, x, scale, bias, n, s);
     if (type != PARE_f32) pare_narrow((uint16_t *)c->out[0].data + r * n, buffer, type, n, 1);
 }
 

@@ -22,6 +22,9 @@ PARE_NODISCARD pare_status pare_norm_prepare(pare_prep *p); /* state: a pare_nor
    is 0 where it stays in. */
 pare_norm_stats pare_norm_stats_of(const pare_view *region, int64_t base, double epsilon,
                                    bool centred);
+/* LayerNormalization of a row of n neighbours: y and x may be the same; bias may be NULL. */
+pare_norm_stats pare_layer_norm_row(float *y, const float *x, const float *scale, const float *bias,
+                                    int64_t n, const pare_norm *norm);
 /* Of n neighbours. */
 pare_norm_stats pare_norm_stats_f32(const float *x, int64_t n, double epsilon, bool centred);
 

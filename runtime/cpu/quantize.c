@@ -6,6 +6,7 @@
    Scales and zero points are views stretched to x (strides of 0 where they do not change); blocks
    are taken one index of the block axis at a time, so that inside each they are again such views.
    Packed and minifloat tensors go element by element. */
+#include "runtime/cpu/quantize.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
@@ -77,6 +78,16 @@ QUANTIZE(s8, int8_t)
 QUANTIZE(u8, uint8_t)
 QUANTIZE(s16, int16_t)
 QUANTIZE(u16, uint16_t)
+
+void pare_quantize_codes(void *y, pare_dtype type, const float *x, int64_t n, float scale,
+                         float zero)
+{
+    const limits l = limits_of(type);
+    if (type == PARE_s8)
+        quantize_s8(y, 1, x, &scale, &zero, true, n, l.low, l.high);
+    else
+        quantize_u8(y, 1, x, &scale, &zero, true, n, l.low, l.high);
+}
 
 /* The types of output, x, scale, zero point: arg of both rows. */
 typedef struct types {
@@ -321,14 +332,10 @@ static void nhwc_chunk(const pare_call *c, int64_t image, int64_t at, float scal
     const pare_view *x = &c->in[0], *y = &c->out[0];
     const int64_t channels = x->dim[1], plane = x->dim[2] * x->dim[3];
     const int64_t n = plane - at < CHUNK ? plane - at : CHUNK;
-    const limits l = limits_of(y->dtype);
     const float *from = (const float *)x->data + image * channels * plane + at;
     uint8_t *to = (uint8_t *)y->data + (image * plane + at) * channels, code[CHUNK];
     for (int64_t i = 0; i < channels; i++) {
-        if (y->dtype == PARE_s8)
-            quantize_s8((int8_t *)code, 1, from + i * plane, &scale, &zero, true, n, l.low, l.high);
-        else
-            quantize_u8(code, 1, from + i * plane, &scale, &zero, true, n, l.low, l.high);
+        pare_quantize_codes(code, y->dtype, from + i * plane, n, scale, zero);
         for (int64_t k = 0; k < n; k++) to[k * channels + i] = code[k];
     }
 }

@@ -10,6 +10,7 @@
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/rows.cuh"
+#include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
 
 /* The type of scale and bias. */
@@ -41,7 +42,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
         float v = (pare_number_at(r.x, r.dtype, at + i) - m) * f *
                   pare_number_at(scale, factors_type<WIDE>(r), i);
         if (bias) v += pare_number_at(bias, factors_type<WIDE>(r), i);
-        pare_number_store(r.y, r.dtype, at + i, v);
+        row_number_store(r, at + i, v);
     }
     if (lane == 0 && mean_out) mean_out[row] = m;
     if (lane == 0 && inverse_out) inverse_out[row] = f;
@@ -182,7 +183,8 @@ static bool stash_fits(const pare_prep *p, int i)
     return i >= p->out_count || !p->out[i].dtype || p->out[i].dtype == PARE_f32;
 }
 
-static bool layer_norm_can(const pare_prep *p)
+/* Of rows whose results are floats or codes. */
+static bool rows_can(const pare_prep *p)
 {
     int axis;
     if (!pare_cuda_can_float(p, 1) || p->in[0].rank == 0 || axis_read(p, &axis) != PARE_OK)
@@ -191,7 +193,12 @@ static bool layer_norm_can(const pare_prep *p)
     const pare_dtype type = p->in[1].dtype;
     return pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]) &&
            (type == p->in[0].dtype || type == PARE_f32) && factor_fits(p, 1, type, n) &&
-           factor_fits(p, 2, type, n) && stash_fits(p, 1) && stash_fits(p, 2);
+           factor_fits(p, 2, type, n);
+}
+
+static bool layer_norm_can(const pare_prep *p)
+{
+    return rows_can(p) && p->out[0].dtype == p->in[0].dtype && stash_fits(p, 1) && stash_fits(p, 2);
 }
 
 static pare_status layer_norm_prepare(pare_prep *p)
@@ -233,6 +240,29 @@ static const pare_kernel cuda_layer_norm = {.name = "cuda_layer_norm",
                                             .run = layer_norm_run,
                                             .flags = PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cuda_layer_norm[] = {&cuda_layer_norm, NULL};
+
+/* --- QLayerNormalization: the same, then QuantizeLinear (25) --- */
+
+static bool q_layer_norm_can(const pare_prep *p)
+{
+    return rows_can(p) && pare_type_is_int8(p->out[0].dtype);
+}
+
+static pare_status q_layer_norm_prepare(pare_prep *p)
+{
+    pare_quant_args q;
+    PARE_TRY(pare_quant_read(p->node, &q));
+    PARE_TRY(layer_norm_prepare(p));
+    pare_cuda_rows *r = (pare_cuda_rows *)p->state;
+    r->to = q.to, r->y_scale = q.y_scale, r->y_zero = (float)q.y_zero;
+    return PARE_OK;
+}
+
+static const pare_kernel cuda_q_layer_norm = {.name = "cuda_q_layer_norm",
+                                              .can = q_layer_norm_can,
+                                              .prepare = q_layer_norm_prepare,
+                                              .run = layer_norm_run};
+const pare_kernel *const pare_cuda_q_layer_norm[] = {&cuda_q_layer_norm, NULL};
 
 /* --- LayerNormGrad (dY, X, scale) -> dX, dScale, dBias --- */
 

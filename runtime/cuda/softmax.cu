@@ -9,6 +9,7 @@
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/rows.cuh"
+#include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/kernel.h"
 
@@ -43,7 +44,7 @@ static __global__ void __launch_bounds__(WARPS * 32) softmax_rows(pare_cuda_rows
     const float total = (float)sum, shift = log_form ? (float)log(sum) : 0;
     for (int64_t i = lane; i < r.n; i += 32) {
         float v = pare_number_at(r.x, r.dtype, at + i * r.step) - top;
-        pare_number_store(r.y, r.dtype, at + i * r.step, log_form ? v - shift : expf(v) / total);
+        row_number_store(r, at + i * r.step, log_form ? v - shift : expf(v) / total);
     }
 }
 
@@ -185,6 +186,35 @@ static const pare_kernel cuda_softmax = {.name = "cuda_softmax",
                                          .run = softmax_run,
                                          .flags = PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cuda_softmax[] = {&cuda_softmax, NULL};
+
+/* --- QSoftmax: the same along the last axis, then QuantizeLinear (25) --- */
+
+static bool q_softmax_can(const pare_prep *p)
+{
+    pare_cuda_rows r = {0};
+    return pare_cuda_can_float(p, 1) && p->in[0].rank > 0 && pare_type_is_int8(p->out[0].dtype) &&
+           pare_view_same_order(&p->in[0], &p->out[0]) &&
+           rows_along(&p->in[0], p->in[0].rank - 1, &r);
+}
+
+static pare_status q_softmax_prepare(pare_prep *p)
+{
+    pare_quant_args q;
+    pare_cuda_rows *r = (pare_cuda_rows *)pare_arena_alloc(p->arena, 1, sizeof *r);
+    if (!r) return PARE_MEMORY;
+    PARE_TRY(pare_quant_read(p->node, &q));
+    (void)rows_along(&p->in[0], p->in[0].rank - 1, r);
+    r->dtype = p->in[0].dtype;
+    r->to = q.to, r->y_scale = q.y_scale, r->y_zero = (float)q.y_zero;
+    p->state = r;
+    return PARE_OK;
+}
+
+static const pare_kernel cuda_q_softmax = {.name = "cuda_q_softmax",
+                                           .can = q_softmax_can,
+                                           .prepare = q_softmax_prepare,
+                                           .run = softmax_run};
+const pare_kernel *const pare_cuda_q_softmax[] = {&cuda_q_softmax, NULL};
 
 /* --- SoftmaxGrad --- */
 

@@ -62,6 +62,15 @@ pare_status pare_quant_read(const pare_node *node, pare_quant_args *out)
                           pare_type(out->to)->name);
 }
 
+pare_status pare_quant_codes_read(const pare_node *node, pare_dtype *out)
+{
+    pare_quant_args q;
+    PARE_TRY(pare_quant_read(node, &q));
+    *out = q.to;
+    if (pare_type_is_int8(q.to)) return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT, "output type %s, expected s8 or u8", pare_type(q.to)->name);
+}
+
 /* Shape rules of the operators that passes make (domain pare). They read no value: every operand is
    described by attributes, so unknown dims stay unknown. */
 

@@ -51,6 +51,9 @@ typedef struct pare_quant_args {
    other than s8, u8 and f32. */
 PARE_NODISCARD pare_status pare_quant_read(const pare_node *node, pare_quant_args *out);
 
+/* The type of the codes that a node makes of floats: `to`. PARE_INPUT: as above, or f32. */
+PARE_NODISCARD pare_status pare_quant_codes_read(const pare_node *node, pare_dtype *out);
+
 /* MixedBinary (A, B): one of them is f16 or bf16, the other f32; Y = A of B in f32, rounded to the
    short type. */
 typedef enum pare_mixed_kind {

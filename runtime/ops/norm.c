@@ -2,6 +2,7 @@
 /* Normalizations: shapes, version conversion, gradients, prune rules. The gradient rules emit
      LayerNormGrad (dY, X, scale) -> dX, dScale, dBias    attributes axis, epsilon
    Pruning: axes that a rule computes along are blocked, the others pass. */
+#include "runtime/ops/fused.h"
 #include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/prune_bind.h"
@@ -11,18 +12,18 @@
 
 /* LayerNormalization (17): Y like X; Mean and InvStdDev with the normalized axes as 1, in the type
    stash_type names. */
-pare_status pare_infer_layer_norm(pare_node *node)
+static pare_status layer_norm_shapes(pare_node *node, pare_shape *stats)
 {
     pare_value *x, *scale;
     PARE_TRY(pare_infer_need(node, 0, &x));
     PARE_TRY(pare_infer_need(node, 1, &scale));
-    pare_shape stats = x->shape;
-    if (stats.rank >= 0) {
+    *stats = x->shape;
+    if (stats->rank >= 0) {
         int axis;
-        PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", -1), stats.rank, &axis));
-        for (int i = axis; i < stats.rank; i++) {
-            stats.dim[i] = 1;
-            stats.name[i] = NULL;
+        PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", -1), stats->rank, &axis));
+        for (int i = axis; i < stats->rank; i++) {
+            stats->dim[i] = 1;
+            stats->name[i] = NULL;
         }
         for (int i = 1; i < 3; i++) {
             const pare_value *v = pare_node_in(node, i);
@@ -33,12 +34,32 @@ pare_status pare_infer_layer_norm(pare_node *node)
                 return PARE_FAIL_NODE(node, INPUT, "'%s' does not broadcast to the input", v->name);
         }
     }
+    return PARE_OK;
+}
+
+pare_status pare_infer_layer_norm(pare_node *node)
+{
+    pare_shape stats;
+    PARE_TRY(layer_norm_shapes(node, &stats));
+    const pare_value *x = node->in[0];
     pare_dtype stash = (pare_dtype)pare_node_int(node, "stash_type", PARE_f32);
     if (stash != PARE_f32 && stash != PARE_bf16)
         return PARE_FAIL_NODE(node, UNSUPPORTED, "stash_type %d is not f32 or bf16", (int)stash);
     pare_infer_out(node, 0, x->dtype, &x->shape);
     pare_infer_out(node, 1, stash, &stats);
     pare_infer_out(node, 2, stash, &stats);
+    return PARE_OK;
+}
+
+/* QLayerNormalization (X, Scale, B): QuantizeLinear (25) of LayerNormalization (17), whose result
+   is rounded to X's type between the two; attributes y_scale, y_zero_point, to beside its own. */
+pare_status pare_infer_q_layer_norm(pare_node *node)
+{
+    pare_shape stats;
+    pare_dtype type;
+    PARE_TRY(layer_norm_shapes(node, &stats));
+    PARE_TRY(pare_quant_codes_read(node, &type));
+    pare_infer_out(node, 0, type, &node->in[0]->shape);
     return PARE_OK;
 }
 

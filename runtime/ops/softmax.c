@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax, LogSoftmax: shapes, version conversion, gradient. The gradient rule emits
+/* Softmax, LogSoftmax, QSoftmax: shapes, version conversion, gradient. The gradient rule emits
      SoftmaxGrad (dY, Y) -> dX                      attributes axis, log */
+#include "runtime/ops/fused.h"
 #include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
 
@@ -14,6 +15,18 @@ pare_status pare_infer_softmax(pare_node *node)
     if (x->shape.rank > 0)
         PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", -1), x->shape.rank, &axis));
     return pare_infer_same(node);
+}
+
+/* QSoftmax (X): QuantizeLinear (25) of Softmax (13) along the last axis, whose result is rounded to
+   X's type between the two; attributes y_scale, y_zero_point, to. */
+pare_status pare_infer_q_softmax(pare_node *node)
+{
+    pare_value *x;
+    pare_dtype type;
+    PARE_TRY(pare_infer_need(node, 0, &x));
+    PARE_TRY(pare_quant_codes_read(node, &type));
+    pare_infer_out(node, 0, type, &x->shape);
+    return PARE_OK;
 }
 
 /* The shape of value as a constant where it is known, else as computed by a Shape node. */

@@ -324,6 +324,28 @@ static void average_of_int8(void **state)
     same(&g, 0.013f, C * 25);
 }
 
+/* Softmax along the last axis and LayerNormalization, but not along another axis. */
+static void rows_make_codes(void **state)
+{
+    (void)state;
+    float ones[H];
+    for (int i = 0; i < H; i++) ones[i] = 1 + 0.1f * (float)i;
+    for (int i = 0; i < 3; i++) {
+        graph_case g;
+        const bool norm = i == 2;
+        const float step = norm ? 0.03f : 0.004f;
+        begin(&g, PARE_s8);
+        graph_floats(&g, "ones", 1, (int64_t[]){H}, ones);
+        pare_node *node = norm ? graph_node(&g, "LayerNormalization", "xd ones ones", "p")
+                               : graph_node(&g, "Softmax", "xd", "p");
+        assert_int_equal(pare_node_set_int(node, "axis", i == 1 ? 1 : 3), PARE_OK);
+        pair(&g, "p", "y", step, PARE_u8, norm ? 100 : 0);
+        finish(&g);
+        assert_int_equal(folded(&g, norm ? "QLayerNormalization" : "QSoftmax"), i != 1);
+        same(&g, step, C * H * H);
+    }
+}
+
 /* Q after a factor moves up to the product. */
 static void factor_goes_into_the_scale(void **state)
 {
@@ -537,6 +559,7 @@ int main(void)
         cmocka_unit_test(functions_become_tables),
         cmocka_unit_test(join_of_other_scales),
         cmocka_unit_test(average_of_int8),
+        cmocka_unit_test(rows_make_codes),
         cmocka_unit_test(factor_goes_into_the_scale),
         cmocka_unit_test(bias_keeps_its_fraction),
         cmocka_unit_test(product_of_activations),
@@ -552,6 +575,7 @@ int main(void)
         IN_F16(functions_become_tables),
         IN_F16(join_of_other_scales),
         IN_F16(average_of_int8),
+        IN_F16(rows_make_codes),
         IN_F16(factor_goes_into_the_scale),
         IN_F16(parts_of_a_split_are_products),
         IN_F16(parts_of_gathers_are_products),

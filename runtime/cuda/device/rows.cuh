@@ -3,7 +3,7 @@
 #ifndef PARE_RUNTIME_CUDA_DEVICE_ROWS_CUH
 #define PARE_RUNTIME_CUDA_DEVICE_ROWS_CUH
 
-#include "runtime/cuda/device/vec.cuh"
+#include "runtime/cuda/device/quantize.cuh"
 
 enum { WARPS = 4, ROW_VECS = 8 /* vectors of four that a lane keeps of a row */ };
 
@@ -14,7 +14,27 @@ typedef struct pare_cuda_rows {
     void *y;
     int64_t rows, n, step, inner, outer_step;
     pare_dtype dtype;
+    pare_dtype to; /* s8, u8: y has codes of scale y_scale and zero point y_zero; none: dtype */
+    float y_scale, y_zero;
 } pare_cuda_rows;
+
+/* The code of a result that is rounded to the rows' type before, as a float. */
+SIMT_INLINE float row_code(const pare_cuda_rows &r, float v)
+{
+    if (r.dtype == PARE_f16) v = __half2float(__float2half_rn(v));
+    if (r.dtype == PARE_bf16) v = __bfloat162float(__float2bfloat16_rn(v));
+    const uint8_t code = code_of(v, r.y_scale, r.y_zero, code_limits_of(r.to));
+    return r.to == PARE_s8 ? (float)(int8_t)code : (float)code;
+}
+
+/* Stores a result at y[at]. */
+SIMT_INLINE void row_number_store(const pare_cuda_rows &r, int64_t at, float v)
+{
+    if (r.to)
+        bits_store(1, static_cast<char *>(r.y) + at, bits_of(r.to, row_code(r, v)));
+    else
+        pare_number_store(r.y, r.dtype, at, v);
+}
 
 SIMT_INLINE int64_t row_start(const pare_cuda_rows &r, int64_t row)
 {
@@ -53,10 +73,14 @@ SIMT_INLINE void row_load(const pare_cuda_rows &r, int64_t at, float outside, fl
 }
 
 template <int VECS>
-SIMT_INLINE void row_store(const pare_cuda_rows &r, int64_t at, const float v[VECS][4])
+SIMT_INLINE void row_store(const pare_cuda_rows &r, int64_t at, float v[VECS][4])
 {
+    const pare_dtype type = r.to ? r.to : r.dtype;
     PARE_UNROLL for (int g = 0; g < VECS; g++) if (vec_start(g) < r.n)
-        vec4_store(r.dtype, static_cast<char *>(r.y), at + vec_start(g), v[g], 4, true);
+    {
+        if (r.to) PARE_UNROLL PARE_VEC4 v[g][k] = row_code(r, v[g][k]);
+        vec4_store(type, static_cast<char *>(r.y), at + vec_start(g), v[g], 4, true);
+    }
 }
 
 static inline dim3 rows_grid(int64_t rows)

@@ -18,6 +18,7 @@ static const char *const operators[] = {
     "layer_norm",   "dequantize",   "max_pool",
     "average_pool", "mixed_binary", "q_average_pool",
     "min",          "max",          "mod",
+    "q_softmax",    "q_layer_norm",
 #define PARE_UNARY(op, function, ...) #function,
 #define PARE_UNARY_FORM(...)
 #include "runtime/ops/unary.inc"

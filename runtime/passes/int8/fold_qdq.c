@@ -244,6 +244,7 @@ static pare_status fold(pare_graph *graph, void *user)
     PARE_TRY(pare_qdq_propagate(graph));
     PARE_TRY(pare_qdq_fold_weighted(graph));
     PARE_TRY(pare_qdq_elementwise(graph));
+    PARE_TRY(pare_qdq_rows(graph));
     PARE_TRY(pare_qdq_cancel(graph));
     PARE_TRY(pare_qdq_weight_only(graph, kept));
     pare_graph_sweep(graph);

@@ -78,6 +78,8 @@ PARE_NODISCARD pare_status pare_qdq_fold_weighted(pare_graph *graph);
 PARE_NODISCARD pare_status pare_qdq_weight_only(pare_graph *graph, pare_kept_weights kept);
 /* elementwise.c: additions, products, joins, pools between int8 tensors. */
 PARE_NODISCARD pare_status pare_qdq_elementwise(pare_graph *graph);
+/* rows.c: softmax and layer norm that make int8 tensors. */
+PARE_NODISCARD pare_status pare_qdq_rows(pare_graph *graph);
 /* lut.c: functions of one int8 tensor. *done says whether the Q was one. */
 PARE_NODISCARD pare_status pare_qdq_lut(pare_node *q, bool *done);
 

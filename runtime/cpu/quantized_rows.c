@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* QSoftmax and QLayerNormalization: Softmax (13) along the last axis and LayerNormalization (17),
+   rounded to X's type, then QuantizeLinear (25) with one scale. The plain kernel computes in double
+   and rounds once to X's type; the vector kernel takes dense rows, some of which stay in cache
+   between the two. */
+#include "runtime/cpu/fast.h"
+#include "runtime/cpu/float16.h"
+#include "runtime/cpu/norm.h"
+#include "runtime/cpu/quantize.h"
+#include "runtime/cpu/ref.h"
+#include "runtime/cpu/softmax_rows.h"
+#include "runtime/ops/fused.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ROWS = 32 }; /* that are worked on at a time */
+
+typedef struct quantized_rows {
+    pare_norm norm; /* axis: where rows begin */
+    bool softmax;
+    float scale, zero;
+    pare_dtype to;
+    int64_t n; /* of a row */
+} quantized_rows;
+
+static pare_status rows_prepare(pare_prep *p)
+{
+    quantized_rows *s = pare_arena_alloc(p->arena, 1, sizeof *s);
+    pare_quant_args q;
+    if (!s) return PARE_MEMORY;
+    PARE_TRY(pare_quant_read(p->node, &q));
+    PARE_TRY(pare_norm_prepare(p));
+    s->norm = *(const pare_norm *)p->state;
+    s->softmax = !strcmp(p->node->op_type, "QSoftmax");
+    if (s->softmax) s->norm.axis = p->in[0].rank ? p->in[0].rank - 1 : 0;
+    s->scale = q.y_scale, s->zero = (float)q.y_zero, s->to = q.to;
+    s->n = 1;
+    for (int i = s->norm.axis; i < p->in[0].rank; i++) s->n *= p->in[0].dim[i];
+    p->state = s;
+    return PARE_OK;
+}
+
+/* --- the plain kernel --- */
+
+/* A row's highest number and the sum of e^(x - it). */
+static void softmax_stats(const pare_view *x, const pare_view *row, int64_t base, double *top,
+                          double *sum)
+{
+    int64_t index[PARE_MAX_RANK] = {0};
+    *top = -INFINITY, *sum = 0;
+    do {
+        const double v = pare_ref_get(x, base + pare_ref_offset(row, index));
+        *top = v > *top || v != v ? v : *top;
+    } while (pare_ref_next(row, index));
+    do *sum += exp(pare_ref_get(x, base + pare_ref_offset(row, index)) - *top);
+    while (pare_ref_next(row, index));
+}
+
+static void plain_row(const pare_call *c, const int64_t *first, const pare_view *row,
+                      const pare_view factor[2])
+{
+    const quantized_rows *s = c->state;
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    const int64_t base = pare_ref_offset(x, first);
+    int64_t index[PARE_MAX_RANK], inside[PARE_MAX_RANK] = {0};
+    pare_norm_stats st = {0, 0};
+    double top = 0, sum = 1;
+    memcpy(index, first, sizeof index);
+    if (s->softmax)
+        softmax_stats(x, row, base, &top, &sum);
+    else
+        st = pare_norm_stats_of(row, base, (double)s->norm.epsilon, true);
+    do {
+        memcpy(index + s->norm.axis, inside, (size_t)row->rank * sizeof *inside);
+        double v = pare_ref_get(x, pare_ref_offset(x, index));
+        if (s->softmax) {
+            v = exp(v - top) / sum;
+        } else {
+            v = (v - st.mean) * st.inverse *
+                pare_ref_get(&factor[0], pare_ref_offset(&factor[0], index));
+            if (factor[1].dtype) v += pare_ref_get(&factor[1], pare_ref_offset(&factor[1], index));
+        }
+        float f = (float)v;
+        uint8_t code;
+        if (x->dtype != PARE_f32) pare_round_to(&f, x->dtype, 1);
+        pare_quantize_codes(&code, s->to, &f, 1, s->scale, s->zero);
+        ((uint8_t *)y->data)[pare_ref_offset(y, index)] = code;
+    } while (pare_ref_next(row, inside));
+}
+
+static pare_status plain_run(const pare_call *c)
+{
+    const quantized_rows *s = c->state;
+    const pare_view *x = &c->in[0];
+    bool flag[PARE_MAX_RANK] = {false};
+    pare_view walk = *x, kept, row, factor[2] = {{0}};
+    int64_t index[PARE_MAX_RANK] = {0};
+    if (pare_view_count(x) == 0) return PARE_OK;
+    for (int i = s->norm.axis; i < x->rank; i++) {
+        flag[i] = true;
+        walk.dim[i] = 1;
+    }
+    for (int i = 0; i < 2; i++)
+        if (i + 1 < c->in_count && c->in[i + 1].dtype)
+            factor[i] = pare_view_stretch(&c->in[i + 1], x);
+    pare_ref_split(x, flag, &kept, &row);
+    do plain_row(c, index, &row, factor);
+    while (pare_ref_next(&walk, index));
+    return PARE_OK;
+}
+
+static bool plain_can(const pare_prep *p)
+{
+    return (p->in[0].dtype == PARE_f32 || p->in[0].dtype == PARE_f16 ||
+            p->in[0].dtype == PARE_bf16) &&
+           pare_type_is_int8(p->out[0].dtype);
+}
+
+/* --- dense rows --- */
+
+/* Scale or bias as f32: its own memory, or widened to buffer. */
+static const float *factor_of(const pare_call *c, int i, float *buffer)
+{
+    if (i >= c->in_count || !c->in[i].dtype) return NULL;
+    if (c->in[i].dtype == PARE_f32) return c->in[i].data;
+    pare_widen(buffer, c->in[i].data, c->in[i].dtype, pare_view_count(&c->in[i]), 1);
+    return buffer;
+}
+
+static void rows_run(const pare_call *c, int64_t first, int64_t last, const float *const factor[2],
+                     float *buffer)
+{
+    const quantized_rows *s = c->state;
+    const int64_t n = s->n;
+    const pare_dtype type = c->in[0].dtype;
+    for (int64_t r = first; r < last; r += ROWS) {
+        const int64_t rows = last - r < ROWS ? last - r : ROWS;
+        if (type == PARE_f32)
+            memcpy(buffer, (const float *)c->in[0].data + r * n,
+                   (size_t)(rows * n) * sizeof *buffer);
+        else
+            pare_widen(buffer, (const uint16_t *)c->in[0].data + r * n, type, rows * n, 1);
+        if (s->softmax) pare_softmax_rows(buffer, rows, n);
+        for (int64_t i = 0; !s->softmax && i < rows; i++)
+            pare_layer_norm_row(buffer + i * n, buffer + i * n, factor[0], factor[1], n, &s->norm);
+        if (type != PARE_f32) pare_round_to(buffer, type, rows * n);
+        pare_quantize_codes((uint8_t *)c->out[0].data + r * n, s->to, buffer, rows * n, s->scale,
+                            s->zero);
+    }
+}
+
+static pare_status dense_run(const pare_call *c)
+{
+    const quantized_rows *s = c->state;
+    const int64_t n = s->n, rows = n ? pare_view_count(&c->in[0]) / n : 0;
+    float *buffer = c->scratch; /* scale, bias, rows of each thread */
+    const float *const factor[2] = {factor_of(c, 1, buffer), factor_of(c, 2, buffer + n)};
+    const int parts = c->threads > 1 && rows * n > 1 << 15 ? c->threads : 1;
+#pragma omp parallel for num_threads(parts) schedule(static) if (parts > 1)
+    for (int t = 0; t < parts; t++)
+        rows_run(c, rows * t / parts, rows * (t + 1) / parts, factor,
+                 buffer + (2 + (int64_t)t * ROWS) * n);
+    return PARE_OK;
+}
+
+static pare_status dense_prepare(pare_prep *p)
+{
+    PARE_TRY(rows_prepare(p));
+    const size_t n = (size_t)((const quantized_rows *)p->state)->n;
+    p->scratch = sizeof(float) * n * (2 + ROWS * (size_t)p->threads);
+    return PARE_OK;
+}
+
+/* Scale and bias have one number for each of a row. */
+static bool dense_can(const pare_prep *p)
+{
+    const pare_view *x = &p->in[0];
+    int64_t axis = !strcmp(p->node->op_type, "QSoftmax") ? -1 : pare_node_int(p->node, "axis", -1);
+    int64_t n = 1;
+    if (axis < 0) axis += x->rank;
+    if (!plain_can(p) || axis < 0 || axis >= x->rank || !pare_view_rowmajor(x) ||
+        !pare_view_rowmajor(&p->out[0]))
+        return false;
+    for (int i = (int)axis; i < x->rank; i++) n *= x->dim[i];
+    for (int i = 1; i < p->in_count && i < 3; i++)
+        if (p->in[i].dtype && ((p->in[i].dtype != x->dtype && p->in[i].dtype != PARE_f32) ||
+                               !pare_view_rowmajor(&p->in[i]) || pare_view_count(&p->in[i]) != n))
+            return false;
+    return true;
+}
+
+static const pare_kernel dense_rows = {
+    .name = "dense_quantized_rows", .can = dense_can, .prepare = dense_prepare, .run = dense_run};
+static const pare_kernel plain_rows = {.name = "ref_quantized_rows",
+                                       .can = plain_can,
+                                       .prepare = rows_prepare,
+                                       .run = plain_run,
+                                       .flags = PARE_KERNEL_REF};
+const pare_kernel *const pare_cpu_q_softmax[] = {&dense_rows, &plain_rows, NULL};
+const pare_kernel *const pare_cpu_q_layer_norm[] = {&dense_rows, &plain_rows, NULL};
