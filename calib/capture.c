@@ -371,12 +371,13 @@ static pare_status make_room(pare_capture *f, const bool *keep)
                              f->model->path, s->name);
         f->size[k] = s->size;
         if (s->from.output < 0) continue;
-        if (pare_plan_output(f->plan, s->from.output)->dtype != PARE_f32)
-            return PARE_FAIL(f->ctx, UNSUPPORTED, "%s: tensor '%s' is %s, expected f32",
-                             f->model->path, s->name,
-                             pare_type(pare_plan_output(f->plan, s->from.output)->dtype)->name);
+        const pare_dtype type = pare_plan_output(f->plan, s->from.output)->dtype;
+        if (type != PARE_f32 && type != PARE_f16 && type != PARE_bf16)
+            return PARE_FAIL(f->ctx, UNSUPPORTED,
+                             "%s: tensor '%s' is %s, expected f32, f16 or bf16", f->model->path,
+                             s->name, pare_type(type)->name);
         size_t all = (size_t)s->size * sizeof(float) * (size_t)f->runs;
-        s->keep = keep && keep[k] && all <= f->options.room - f->kept_bytes;
+        s->keep = keep && keep[k] && type == PARE_f32 && all <= f->options.room - f->kept_bytes;
         if (s->keep) f->kept_bytes += all;
         s->data = pare_alloc(f->ctx, (size_t)(s->keep ? f->runs : f->batch_runs) * (size_t)s->size,
                              sizeof(float));
@@ -459,14 +460,23 @@ static pare_status load(void *user, int64_t run, pare_replica *replica)
     return PARE_OK;
 }
 
+static void take_output(const pare_view *y, int64_t size, float *to)
+{
+    const uint16_t *half = y->data;
+    if (y->dtype == PARE_f32)
+        memcpy(to, y->data, (size_t)size * sizeof *to);
+    else
+        for (int64_t i = 0; i < size; i++) to[i] = pare_type(y->dtype)->to_f32(&half[i]);
+}
+
 static pare_status take(void *user, int64_t run, pare_replica *replica)
 {
     const pare_capture *f = user;
     for (int k = 0; k < f->count; k++) {
         const shown *s = &f->shown[k];
-        if (s->from.output >= 0)
-            memcpy(place_of(f, s, run), pare_runner_output(replica->runner, s->from.output).data,
-                   (size_t)s->size * sizeof(float));
+        if (s->from.output < 0) continue;
+        const pare_view y = pare_runner_output(replica->runner, s->from.output);
+        take_output(&y, s->size, place_of(f, s, run));
     }
     return PARE_OK;
 }

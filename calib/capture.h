@@ -54,8 +54,9 @@ typedef struct pare_capture_batch {
     const int64_t *size;
 } pare_capture_batch;
 
-/* Begins a pass that shows these tensors (f32, not constant); keep[k] (keep NULL: none) asks to
-   keep tensor k for later passes. What the room does not hold is not kept and computed again. */
+/* Begins a pass that shows these tensors (f32, f16 or bf16, not constant); keep[k] (keep NULL:
+   none) asks to keep tensor k for later passes. What is not f32, or the room does not hold, is not
+   kept and computed again. */
 PARE_NODISCARD pare_status pare_capture_begin(pare_capture *flow, const char *const *names,
                                               const bool *keep, int count);
 /* Shapes in a run of the tensors of the pass. */

@@ -44,6 +44,15 @@ static void note_why(pare_ctx *ctx, pare_status st, char *why)
     pare_ctx_clear(ctx);
 }
 
+/* The same of this rank in particular: all tell it. */
+static void note_own(const pare_rank_sums *s, pare_status st, char *why)
+{
+    enum { NAME = 24 };
+    char text[WHY];
+    note_why(s->ctx, st, text);
+    snprintf(why, WHY, "rank %d: %.*s", pare_comm_rank(s->comm), WHY - NAME, text);
+}
+
 static void find_place(const pare_rank_sums *s, place *mine)
 {
     const pare_ranks_table *ranks = s->device->ranks;
@@ -91,7 +100,7 @@ static pare_status share_id(const pare_rank_sums *s, void *id, char *why)
 {
     if (!pare_comm_rank(s->comm)) {
         const pare_status st = s->device->ranks->make_id(s->ctx, id);
-        if (st != PARE_OK) note_why(s->ctx, st, why);
+        if (st != PARE_OK) note_own(s, st, why);
     }
     PARE_TRY(pare_comm_broadcast(s->comm, why, WHY, 0));
     return *why ? PARE_OK : pare_comm_broadcast(s->comm, id, PARE_RANKS_ID, 0);
@@ -123,7 +132,7 @@ static pare_status join_devices(pare_rank_sums *s, size_t floats, char *why)
     if (*why) return PARE_OK;
     const double start = pare_seconds();
     pare_status st = ranks->open(s->ctx, &s->there, s->device, id, &options);
-    if (st != PARE_OK) note_why(s->ctx, st, why);
+    if (st != PARE_OK) note_own(s, st, why);
     st = share_why(s, pare_seconds() - start >= JOINING, why);
     s->room = options.room;
     if (st != PARE_OK || *why) pare_rank_sums_close(s);

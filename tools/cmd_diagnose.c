@@ -216,9 +216,11 @@ static pare_status diagnose(pare_tool *tool, const diagnose_options *o, work *w)
 static pare_status not_written(pare_tool *tool, const pare_diagnosis *d, const char *fix)
 {
     for (int i = 0; i < d->finding_count; i++)
-        if (d->finding[i].fault < PARE_FAULT_WEIGHT)
-            return PARE_FAIL(tool->ctx, MISSED, "%s: not written, for no cure helps %s", fix,
+        if (d->finding[i].fault < PARE_FAULT_WEIGHT) {
+            tool->found = true;
+            return PARE_FAIL(tool->ctx, INPUT, "%s: not written, for no cure helps %s", fix,
                              tool->arg[1]);
+        }
     pare_log(tool->ctx, PARE_LOG_WARNING, "%s: not written, for %s has no fault to mend", fix,
              tool->arg[1]);
     return PARE_OK;

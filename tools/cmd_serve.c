@@ -58,7 +58,8 @@ static const pare_option table[] = {
                     "its nodes on each, with their weights"),
     PARE_OPT_TEXT("gpus", "0-3|0,2", gpus, "with --parallel, the GPUs, in the order of the stages"),
     PARE_OPT_BYTES("stage-weights", "SIZE", stage_weights, 1, 1e15,
-                   "most bytes of weights in a stage of a pipeline (no limit)"),
+                   "most bytes of weights in a stage of a pipeline, also of models that are loaded "
+                   "later (no limit)"),
     PARE_OPT_TEXT("preprocess", "TEXT", preprocess,
                   "models take PNG and JPEG as strings: 'resize 256, crop 224, mean 0.485 0.456 "
                   "0.406, std 0.229 0.224 0.225'; a model's config.pbtxt says it in 'parameters'"),
@@ -146,6 +147,19 @@ static pare_status check_gpus(pare_tool *tool, const serve_options *o)
                      o->gpus);
 }
 
+/* --stage-weights is of models in stages. The configuration of a folder's models is read whenever
+   they are loaded; a file alone has none. */
+static pare_status check_stages(pare_tool *tool, const serve_options *o)
+{
+    if (!o->stage_weights || o->gpus) return PARE_OK;
+    for (int i = 0; i < tool->arg_count; i++)
+        if (!pare_ends_with(tool->arg[i], ".onnx")) return PARE_OK;
+    return PARE_FAIL(
+        tool->ctx, USAGE,
+        "--stage-weights: no model is in stages, nor can one be loaded later: expected "
+        "--parallel pipeline, or a folder of models with 'parallel' in config.pbtxt");
+}
+
 static pare_status check(pare_tool *tool, const void *options)
 {
     const serve_options *o = options;
@@ -165,6 +179,7 @@ static pare_status check(pare_tool *tool, const void *options)
     if (!o->certificate != !o->key)
         return PARE_FAIL(tool->ctx, USAGE, "--tls-cert and --tls-key come together");
     PARE_TRY(check_gpus(tool, o));
+    PARE_TRY(check_stages(tool, o));
     for (int i = 0; i < tool->arg_count; i++)
         for (int k = 0; k < i; k++)
             if (!strcmp(tool->arg[i], tool->arg[k]))
@@ -246,23 +261,6 @@ static pare_status say_stages(pare_tool *tool, const server *s)
     return PARE_OK;
 }
 
-/* --stage-weights is of models in stages. */
-static pare_status check_stages(pare_tool *tool, const server *s)
-{
-    pare_served **all;
-    int count, pipelines = 0;
-    PARE_TRY(pare_repository_all(s->repository, tool->ctx, &all, &count));
-    for (int i = 0; i < count; i++) {
-        pipelines += all[i]->options.config.is_pipeline;
-        pare_served_release(all[i]);
-    }
-    pare_free(all);
-    if (pipelines) return PARE_OK;
-    return PARE_FAIL(tool->ctx, USAGE,
-                     "--stage-weights: no model is in stages, expected --parallel pipeline or "
-                     "'parallel' in a model's config.pbtxt");
-}
-
 static pare_status open_repository(pare_tool *tool, const serve_options *o, server *out)
 {
     if (!o->gpus) PARE_TRY(pare_tool_open_device(tool));
@@ -288,7 +286,6 @@ static pare_status open_repository(pare_tool *tool, const serve_options *o, serv
         if (st != PARE_OK) return st == PARE_INPUT ? PARE_USAGE : st;
     }
     PARE_TRY(pare_repository_open(tool->ctx, &out->repository, &options));
-    if (o->stage_weights) PARE_TRY(check_stages(tool, out));
     PARE_TRY(say_stages(tool, out));
     return out->shadows ? pare_shadows_start(out->shadows, tool->ctx, out->repository) : PARE_OK;
 }

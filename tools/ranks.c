@@ -114,10 +114,11 @@ static pare_status check_words(pare_tool *tool, const char *line)
 }
 
 /* Ranks give the same bytes where they run the same words with the same kernels. */
-static pare_status check_ranks(pare_tool *tool, char *const *words, int count)
+static pare_status check_ranks(pare_tool *tool, const pare_common *common, char *const *words,
+                               int count)
 {
     if (!tool->comm) return PARE_OK;
-    if (!tool->command->ranks)
+    if (!tool->command->ranks && !common->help)
         return PARE_FAIL(tool->ctx, USAGE, "%s: runs in one process; %d were started",
                          tool->command->name, pare_comm_size(tool->comm));
     const char *line = "", *kernels;
@@ -134,7 +135,7 @@ static pare_status check_ranks(pare_tool *tool, char *const *words, int count)
 pare_status pare_ranks_begin(pare_tool *tool, const pare_common *common, char *const *words,
                              int count)
 {
-    PARE_TRY(check_ranks(tool, words, count));
+    PARE_TRY(check_ranks(tool, common, words, count));
     return check_gpus(tool, common, words, count);
 }
 

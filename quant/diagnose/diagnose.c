@@ -49,8 +49,8 @@ static pare_status all(pare_diag *d, const pare_model *exact, const pare_model *
     if (!is_half)
         return PARE_FAIL(d->ctx, INPUT,
                          "%s: is not quantized: it has no tensor between QuantizeLinear and "
-                         "DequantizeLinear, no weight with f32 or f8e8m0 scales after a "
-                         "DequantizeLinear and none in f16",
+                         "DequantizeLinear, no weight with scales of f32, f16, bf16 or f8e8m0 "
+                         "after a DequantizeLinear and no tensor in f16",
                          quantized->path);
     return PARE_OK;
 }

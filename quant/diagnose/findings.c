@@ -84,17 +84,10 @@ static bool wrong_axis(const pare_part *p, int *has, int *wants)
            *has != *wants;
 }
 
-static const pare_tensor *float_form(const pare_diag *d, const pare_part *p, int read)
-{
-    const char *name = p->read[read].name[PARE_CHOICE_FLOAT];
-    const pare_value *v = name ? pare_graph_find_own(d->master->graph, name) : NULL;
-    return v ? v->data : NULL;
-}
-
 /* The first output whose weights are all 0 and were not; -1: none. */
-static int64_t dead_channel(const pare_diag *d, const pare_part *p)
+static int64_t dead_channel(const pare_part *p)
 {
-    const pare_tensor *w = float_form(d, p, 0);
+    const pare_tensor *w = p->read[0].exact;
     const int axis = role_axis(p);
     if (!w || !p->made || axis < 0 || axis >= w->rank) return -1;
     return pare_quant_dead_channel(w, axis, p->made);
@@ -102,9 +95,9 @@ static int64_t dead_channel(const pare_diag *d, const pare_part *p)
 
 /* The largest part of an output's weights that is wrong, among outputs whose weights are not next
    to nothing. */
-static double part_wrong(const pare_diag *d, const pare_part *p, int read)
+static double part_wrong(const pare_part *p, int read)
 {
-    const pare_tensor *w = float_form(d, p, read);
+    const pare_tensor *w = p->read[read].exact;
     const int axis = role_axis(p);
     double all = 0, most = 0;
     if (!w || !p->made || axis < 0 || axis >= w->rank) return 0;
@@ -128,9 +121,9 @@ static double part_wrong(const pare_diag *d, const pare_part *p, int read)
     return most;
 }
 
-static int64_t overflow(const pare_diag *d, const pare_part *p)
+static int64_t overflow(const pare_part *p)
 {
-    const pare_tensor *b = float_form(d, p, 0);
+    const pare_tensor *b = p->read[0].exact;
     for (int64_t i = 0; b && i < b->count; i++) {
         const double s =
             (double)pare_quant_number(p->scale->data, p->scale->count == b->count ? i : 0);
@@ -181,7 +174,7 @@ static pare_status name_weight(pare_diag *d, const pare_part *p, pare_finding *f
         f->fault = PARE_FAULT_ZERO_SCALE;
         f->cause = "a scale of it is 0, negative or no number";
     } else if (p->kind == PARE_PART_BIAS) {
-        c = overflow(d, p);
+        c = overflow(p);
         f->fault = c >= 0 ? PARE_FAULT_BIAS_OVERFLOW : PARE_FAULT_WEIGHT;
         f->cause = c >= 0
                        ? SAY("the bias of output %lld is beyond int32 at its scale", (long long)c)
@@ -189,12 +182,12 @@ static pare_status name_weight(pare_diag *d, const pare_part *p, pare_finding *f
     } else if (wrong_axis(p, &has, &wants)) {
         f->fault = PARE_FAULT_WRONG_AXIS;
         f->cause = SAY("its scales lie along axis %d, its outputs along axis %d", has, wants);
-    } else if ((c = dead_channel(d, p)) >= 0) {
+    } else if ((c = dead_channel(p)) >= 0) {
         f->fault = PARE_FAULT_DEAD_CHANNEL;
         f->cause = SAY("all weights of output %lld became 0", (long long)c);
     } else {
         double most = 0;
-        for (int r = 0; r < p->readers; r++) most = fmax(most, part_wrong(d, p, r));
+        for (int r = 0; r < p->readers; r++) most = fmax(most, part_wrong(p, r));
         const bool changed =
             most > (pare_type_is_packed(p->value->data->dtype) ? CHANGED_FEW : CHANGED);
         f->fault = !changed         ? PARE_FAULT_WEIGHT

@@ -28,6 +28,7 @@ typedef enum pare_part_kind {
 /* An input of a node that reads a part. */
 typedef struct pare_part_read {
     int node, input;                /* node: its place in the graph */
+    const pare_tensor *exact;       /* weights and biases: its float form in f32; NULL: unknown */
     const char *name[PARE_CHOICES]; /* of the value that it reads; NULL: the file's */
 } pare_part_read;
 
@@ -47,23 +48,23 @@ typedef struct pare_part {
     pare_part_read *read;
     int read_count;
     size_t read_capacity;
-    int readers;             /* of the part itself; other reads are biases that were corrected */
-    const pare_node *node;   /* of the master: that makes the activation (NULL: an input), or reads
-                                the weight */
-    const pare_node *source; /* activations: the weighted node whose result it is; or NULL */
-    pare_value *value;       /* activations: the float tensor, after a clamp that the file left to
-                                the range; weights: the quantized constant */
-    const char *name;        /* of the tensor in the file */
-    pare_node *q, *dq;       /* q: activations only */
-    const pare_tensor *scale;
+    int readers;              /* of the part itself; other reads are biases that were corrected */
+    const pare_node *node;    /* of the master: that makes the activation (NULL: an input), or reads
+                                 the weight */
+    const pare_node *source;  /* activations: the weighted node whose result it is; or NULL */
+    pare_value *value;        /* activations: the float tensor, after a clamp that the file left to
+                                 the range; weights: the quantized constant */
+    const char *name;         /* of the tensor in the file */
+    pare_node *q, *dq;        /* q: activations only */
+    const pare_tensor *scale; /* in f32 */
     /* activations */
     float step;
     int zero, least, most; /* levels */
     float low, high;
     pare_part_stats stats;
     /* weights and biases */
-    const pare_tensor *exact, *made; /* the float model's for its first reader, NULL: unknown; what
-                                        the file's levels mean */
+    const pare_tensor *exact, *made; /* f32: the float model's for its first reader, NULL: unknown;
+                                        what the file's levels mean */
     /* measured */
     double effect, clip_effect, next_error; /* at the outputs, alone; next_error: of a weight or
                                          bias, at the next quantized tensor, sum of squares */
@@ -110,6 +111,22 @@ const char *pare_diag_node_name(const pare_part *part);
 const char *pare_diag_tensor_name(const pare_part *part);
 PARE_NODISCARD pare_status pare_diag_note(pare_diag *d, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* types.c. Is it f32, f16 or bf16? */
+bool pare_diag_takes(pare_dtype type);
+/* The type that a reader reads in the file, one of these. */
+pare_dtype pare_diag_read_type(const pare_diag *d, const pare_part_read *read);
+/* A tensor's numbers in f32: itself, or a copy that lives with the master; *out NULL: the tensor is
+   NULL, or not of f32, f16, bf16 or f8e8m0. */
+PARE_NODISCARD pare_status pare_diag_floats(pare_diag *d, const pare_tensor *t,
+                                            const pare_tensor **out);
+/* An initializer of the master: an f32 tensor in f32, f16 or bf16. */
+PARE_NODISCARD pare_status pare_diag_constant(pare_diag *d, const char *base, const char *suffix,
+                                              pare_dtype dtype, const pare_tensor *t,
+                                              pare_value **out);
+/* The value in another type: itself, or a Cast of it at the master's end. */
+PARE_NODISCARD pare_status pare_diag_cast(pare_diag *d, pare_value *v, pare_dtype dtype,
+                                          pare_value **out);
 
 /* match.c: what weights were in the float model. */
 PARE_NODISCARD pare_status pare_diag_match(pare_diag *d);

@@ -22,9 +22,11 @@ static const pare_node *twin_of(const pare_diag *d, const pare_node *node)
     return NULL;
 }
 
+/* Numbers of one shape, in types that may differ. */
 static bool same_form(const pare_tensor *a, const pare_tensor *b)
 {
-    if (!a || !b || a->dtype != PARE_f32 || a->rank != b->rank) return false;
+    if (!a || !b || !pare_diag_takes(a->dtype) || !pare_diag_takes(b->dtype) || a->rank != b->rank)
+        return false;
     for (int i = 0; i < a->rank; i++)
         if (a->dims[i] != b->dims[i]) return false;
     return true;
@@ -47,13 +49,13 @@ static const pare_tensor *by_name(const pare_diag *d, const char *name, const pa
     return best;
 }
 
-static const pare_tensor *exact_of(const pare_diag *d, const pare_node *node, int input,
-                                   const char *name, const pare_tensor *like)
+static pare_status exact_of(pare_diag *d, const pare_node *node, int input, const char *name,
+                            const pare_tensor *like, const pare_tensor **out)
 {
     const pare_node *twin = twin_of(d, node);
     const pare_value *v = twin ? pare_node_in(twin, input) : NULL;
-    if (v && same_form(v->data, like)) return v->data;
-    return by_name(d, name, like);
+    const bool is_same = v && same_form(v->data, like);
+    return pare_diag_floats(d, is_same ? v->data : by_name(d, name, like), out);
 }
 
 /* --- rescaled channels --- */
@@ -143,14 +145,15 @@ static pare_status norm_factors(pare_diag *d, const pare_node *node, layer *y)
 {
     const pare_node *twin = twin_of(d, node);
     const pare_value *is = pare_node_in(node, 1), *was = twin ? pare_node_in(twin, 1) : NULL;
-    if (!is || !was || !is->data || !same_form(was->data, is->data) || is->data->dtype != PARE_f32)
-        return PARE_OK;
+    if (!is || !was || !same_form(was->data, is->data)) return PARE_OK;
+    const pare_tensor *now, *before;
     float *in = pare_arena_alloc(&d->arena, (size_t)is->data->count + 1, sizeof *in);
     bool equal = true;
     if (!in) return PARE_MEMORY;
-    for (int64_t i = 0; i < is->data->count; i++) {
-        const float a = pare_quant_number(is->data->data, i),
-                    b = pare_quant_number(was->data->data, i);
+    PARE_TRY(pare_diag_floats(d, is->data, &now));
+    PARE_TRY(pare_diag_floats(d, was->data, &before));
+    for (int64_t i = 0; i < now->count; i++) {
+        const float a = pare_quant_number(now->data, i), b = pare_quant_number(before->data, i);
         in[i] = a / b > 0 && isfinite(a / b) ? a / b : 1;
         equal = equal && in[i] == 1;
     }
@@ -187,9 +190,9 @@ static pare_status add_layer(pare_diag *d, const pare_node *node)
         return PARE_OK;
     const pare_value *w = pare_node_in(node, y.role.w);
     const pare_value *v = w ? pare_graph_find_own(d->folded->graph, w->name) : NULL;
-    if (!v || !v->data || v->data->dtype != PARE_f32) return PARE_OK;
-    y.v = v->data;
-    y.w = exact_of(d, node, y.role.w, w->name, y.v);
+    PARE_TRY(pare_diag_floats(d, v ? v->data : NULL, &y.v));
+    if (!y.v) return PARE_OK;
+    PARE_TRY(exact_of(d, node, y.role.w, w->name, y.v, &y.w));
     if (!y.w || !lay_out(&y)) return PARE_OK;
     PARE_TRY(find_maker(d, &y));
     double plain, rescaled_plain;
@@ -223,19 +226,27 @@ static pare_status add_layers(pare_diag *d)
 /* --- what readers may read --- */
 
 static pare_status put(pare_diag *d, const char *base, const pare_tensor *like, const void *data,
-                       const char **name)
+                       pare_part_read *read)
 {
+    const pare_dtype type = pare_diag_read_type(d, read);
+    const pare_tensor from = {
+        .rank = like->rank, .dims = like->dims, .count = like->count, .data = data};
+    pare_tensor *t;
     pare_value *v;
-    PARE_TRY(pare_quant_constant(d->master->graph, &v, base, "float", PARE_f32, like->rank,
-                                 like->dims, data));
-    *name = v->name;
+    PARE_TRY(pare_diag_constant(d, base, "float", type, &from, &v));
+    read->name[PARE_CHOICE_FLOAT] = v->name;
+    read->exact = v->data;
+    if (type == PARE_f32) return PARE_OK;
+    PARE_TRY(pare_tensor_new(d->master, &t, base, PARE_f32, like->rank, like->dims, data));
+    read->exact = t;
     return PARE_OK;
 }
 
-static pare_status put_rescaled(pare_diag *d, const layer *y, const char *base, const char **name)
+static pare_status put_rescaled(pare_diag *d, const layer *y, const char *base,
+                                pare_part_read *read)
 {
     const bool inputs = fits_inputs(y) && (!y->maker || y->maker->out);
-    if (!inputs && !y->out) return put(d, base, y->w, y->w->data, name);
+    if (!inputs && !y->out) return put(d, base, y->w, y->w->data, read);
     float *w = pare_alloc(d->ctx, (size_t)y->w->count, sizeof *w);
     if (!w) return PARE_MEMORY;
     for (int64_t o = 0; o < y->l.outputs; o++)
@@ -245,7 +256,7 @@ static pare_status put_rescaled(pare_diag *d, const layer *y, const char *base, 
             for (int64_t t = 0; t < y->l.taps; t++)
                 w[at + t] = (float)(by * (double)pare_quant_number(y->w->data, at + t));
         }
-    const pare_status st = put(d, base, y->w, w, name);
+    const pare_status st = put(d, base, y->w, w, read);
     pare_free(w);
     return st;
 }
@@ -257,15 +268,14 @@ static pare_status match_weight(pare_diag *d, pare_part *part)
         pare_part_read *read = &part->read[r];
         const pare_node *node = d->master->graph->node[read->node];
         const layer *y = layer_of(d, node);
-        const char **name = &read->name[PARE_CHOICE_FLOAT];
-        const pare_tensor *w =
-            part->made ? exact_of(d, node, read->input, part->value->name, part->made) : NULL;
+        const pare_tensor *w = NULL;
+        if (part->made) PARE_TRY(exact_of(d, node, read->input, part->value->name, part->made, &w));
         if (!w) continue;
         if (!r) part->exact = w;
         if (y && y->role.w == read->input)
-            PARE_TRY(put_rescaled(d, y, part->value->name, name));
+            PARE_TRY(put_rescaled(d, y, part->value->name, read));
         else
-            PARE_TRY(put(d, part->value->name, w, w->data, name));
+            PARE_TRY(put(d, part->value->name, w, w->data, read));
     }
     return PARE_OK;
 }
@@ -293,7 +303,7 @@ static bool bias_at(const pare_node *node, const pare_node **reader, int *input)
 
 /* The float model's bias, rescaled as the outputs of the weighted node are. */
 static pare_status put_bias(pare_diag *d, const pare_node *node, const char *base,
-                            const pare_tensor *b, const char **name)
+                            const pare_tensor *b, pare_part_read *read)
 {
     const layer *y = layer_of(d, node);
     float *data = pare_alloc(d->ctx, (size_t)b->count, sizeof *data);
@@ -301,7 +311,7 @@ static pare_status put_bias(pare_diag *d, const pare_node *node, const char *bas
     memcpy(data, b->data, (size_t)b->count * sizeof *data);
     if (y && y->out && b->count % y->l.outputs == 0)
         for (int64_t i = 0; i < b->count; i++) data[i] *= y->out[i % y->l.outputs];
-    const pare_status st = put(d, base, b, data, name);
+    const pare_status st = put(d, base, b, data, read);
     pare_free(data);
     return st;
 }
@@ -314,10 +324,11 @@ static pare_status match_bias(pare_diag *d, pare_part *part)
         pare_part_read *read = &part->read[r];
         const pare_node *node = d->master->graph->node[read->node];
         const char *name = part->value->name;
-        const pare_tensor *b = part->made ? exact_of(d, node, read->input, name, part->made) : NULL;
+        const pare_tensor *b = NULL;
+        if (part->made) PARE_TRY(exact_of(d, node, read->input, name, part->made, &b));
         if (!b) continue;
         if (!r) part->exact = b;
-        PARE_TRY(put_bias(d, node, name, b, &read->name[PARE_CHOICE_FLOAT]));
+        PARE_TRY(put_bias(d, node, name, b, read));
     }
     return PARE_OK;
 }
@@ -331,16 +342,16 @@ static pare_status match_correction(pare_diag *d, pare_part *part)
     const pare_value *b = reader->in[input];
     const pare_node *twin = twin_of(d, reader);
     const pare_value *was = twin ? pare_node_in(twin, input) : NULL;
-    if (!b->data || b->data->dtype != PARE_f32 || !was || !same_form(was->data, b->data) ||
-        !was->data->rank)
-        return PARE_OK;
+    const pare_tensor *exact;
+    if (!was || !same_form(was->data, b->data) || !was->data->rank) return PARE_OK;
+    PARE_TRY(pare_diag_floats(d, was->data, &exact));
     if (!pare_arena_grow(&d->arena, &part->read, &part->read_capacity, (size_t)part->read_count,
                          sizeof *part->read))
         return PARE_MEMORY;
     pare_part_read *read = &part->read[part->read_count++];
     *read = (pare_part_read){.node = pare_node_index(reader), .input = input};
     read->name[PARE_CHOICE_QUANTIZED] = b->name;
-    return put_bias(d, part->node, b->name, was->data, &read->name[PARE_CHOICE_FLOAT]);
+    return put_bias(d, part->node, b->name, exact, read);
 }
 
 pare_status pare_diag_match(pare_diag *d)
@@ -351,7 +362,7 @@ pare_status pare_diag_match(pare_diag *d)
         pare_part *part = &d->part[k];
         if (part->kind == PARE_PART_ACTIVATION) continue;
         const pare_value *made = pare_graph_find_own(d->folded->graph, part->dq->out[0]->name);
-        part->made = made ? made->data : NULL;
+        PARE_TRY(pare_diag_floats(d, made ? made->data : NULL, &part->made));
         PARE_TRY(part->kind == PARE_PART_WEIGHT ? match_weight(d, part) : match_bias(d, part));
         if (part->kind == PARE_PART_WEIGHT) PARE_TRY(match_correction(d, part));
         unknown += part->kind == PARE_PART_WEIGHT && !part->exact;

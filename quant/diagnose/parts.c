@@ -2,7 +2,6 @@
 /* The master: the quantized model in which every part can be read as it is in the file, as floats,
    and in other ways. What is not read in a trial is swept away. */
 #include "quant/diagnose/internal.h"
-#include "runtime/base/minifloat.h"
 #include "runtime/passes/passes.h"
 
 #include <math.h>
@@ -85,12 +84,12 @@ static pare_status part_integer(pare_node *node)
     pare_value *in[3] = {q, pare_node_in(before, 1), pare_node_in(before, 2)};
     const int count = in[2] ? 3 : 2;
     PARE_TRY(pare_quant_value(g, &x, q->name, "dequantized"));
-    pare_value_set_type(x, PARE_f32, &q->shape);
+    pare_value_set_type(x, in[1]->dtype, &q->shape);
     PARE_TRY(pare_quant_insert(g, pare_node_index(node), NULL, "DequantizeLinear", q->name, in,
                                count, x));
     PARE_TRY(pare_node_set_in(node, 0, x));
     PARE_TRY(pare_quant_value(g, &z, y->name, "real"));
-    pare_value_set_type(z, PARE_f32, &y->shape);
+    pare_value_set_type(z, in[1]->dtype, &y->shape);
     y->producer = NULL;
     pare_node_set_out(node, 0, z);
     in[0] = z;
@@ -131,13 +130,17 @@ static pare_status add_read(pare_diag *d, pare_part *part, int node, int input, 
     return PARE_OK;
 }
 
-/* All readers of a DequantizeLinear in the main graph, other pairs among them. */
-static pare_status add_reads(pare_diag *d, pare_part *part, const pare_node *dq, const char *exact)
+/* All readers of a DequantizeLinear in the main graph, other pairs among them. exact: the float
+   tensor, in any type; NULL: not known yet. */
+static pare_status add_reads(pare_diag *d, pare_part *part, const pare_node *dq, pare_value *exact)
 {
     const pare_graph *g = d->master->graph;
-    for (int n = 0; n < g->node_count; n++)
+    const int all = g->node_count;
+    if (exact) PARE_TRY(pare_diag_cast(d, exact, dq->out[0]->dtype, &exact));
+    for (int n = 0; n < all; n++)
         for (int i = 0; i < g->node[n]->in_count; i++)
-            if (g->node[n]->in[i] == dq->out[0]) PARE_TRY(add_read(d, part, n, i, exact));
+            if (g->node[n]->in[i] == dq->out[0])
+                PARE_TRY(add_read(d, part, n, i, exact ? exact->name : NULL));
     return PARE_OK;
 }
 
@@ -208,7 +211,6 @@ static const pare_node *clamp_of(const pare_diag *d, const pare_value *exact)
 /* A quantizer may leave out a Relu or Clip that its range does: the float form has it again. */
 static pare_status restore_clamp(pare_diag *d, const pare_node *q, pare_value **x)
 {
-    pare_graph *g = d->master->graph;
     const pare_value *exact = exact_value(d, q);
     const pare_node *clamp = exact ? clamp_of(d, exact) : NULL;
     const pare_node *made = real_node(q->in[0]);
@@ -220,9 +222,10 @@ static pare_status restore_clamp(pare_diag *d, const pare_node *q, pare_value **
         const pare_tensor *t = clamp->in[i] ? clamp->in[i]->data : NULL;
         if (clamp->in[i] && !t) return PARE_OK;
         in[i] = NULL;
+        PARE_TRY(pare_diag_floats(d, t, &t));
         if (t)
-            PARE_TRY(pare_quant_constant(g, &in[i], clamp->in[i]->name, "limit", t->dtype, t->rank,
-                                         t->dims, t->data));
+            PARE_TRY(
+                pare_diag_constant(d, clamp->in[i]->name, "limit", q->in[0]->dtype, t, &in[i]));
     }
     PARE_TRY(pare_diag_append(d, clamp->op_type, q->in[0]->name, in, clamp->in_count, &y));
     for (int a = 0; a < clamp->attr_count; a++)
@@ -237,7 +240,7 @@ static pare_status add_activation(pare_diag *d, pare_node *q)
     pare_value *x = q->in[0];
     pare_quantized_tensor t;
     pare_part *part;
-    if (!pare_quantized_tensor_of(q, &t) || x->dtype != PARE_f32) return PARE_OK;
+    if (!pare_quantized_tensor_of(q, &t) || !pare_diag_takes(x->dtype)) return PARE_OK;
     PARE_TRY(restore_clamp(d, q, &x));
     PARE_TRY(add_part(d, &part));
     part->kind = PARE_PART_ACTIVATION;
@@ -246,7 +249,7 @@ static pare_status add_activation(pare_diag *d, pare_node *q)
     part->name = q->in[0]->name;
     part->node = real_node(q->in[0]);
     part->source = pare_diag_source(q->in[0]);
-    part->scale = q->in[1]->data;
+    PARE_TRY(pare_diag_floats(d, q->in[1]->data, &part->scale));
     part->step = t.scale;
     part->zero = t.zero;
     part->least = t.least;
@@ -257,7 +260,7 @@ static pare_status add_activation(pare_diag *d, pare_node *q)
     for (int u = 0; u < y->user_count; u++)
         if (pare_quant_is_dq(y->user[u]) && y->user[u]->graph == d->master->graph) {
             part->dq = y->user[u];
-            PARE_TRY(add_reads(d, part, y->user[u], x->name));
+            PARE_TRY(add_reads(d, part, y->user[u], x));
         }
     if (!part->read_count) d->count--; /* another form: QLinear operators, bodies */
     return PARE_OK;
@@ -270,28 +273,13 @@ static pare_value *constant_of(const pare_node *dq)
     return q && q->data ? q : NULL;
 }
 
-/* Constant scales as f32: MXFP4's are powers of two in 8 bits. *out: NULL for other types. */
-static pare_status float_scales(pare_diag *d, const pare_value *v, const pare_tensor **out)
-{
-    const pare_tensor *t = v ? v->data : NULL;
-    pare_tensor *made;
-    *out = t && t->dtype == PARE_f32 ? t : NULL;
-    if (!t || t->dtype != PARE_f8e8m0) return PARE_OK;
-    float *scale = pare_arena_alloc(&d->arena, (size_t)t->count, sizeof *scale);
-    if (!scale) return PARE_MEMORY;
-    for (int64_t i = 0; i < t->count; i++)
-        scale[i] = pare_minifloat_to_f32(t->dtype, ((const uint8_t *)t->data)[i]);
-    PARE_TRY(pare_tensor_new(d->master, &made, t->name, PARE_f32, t->rank, t->dims, scale));
-    *out = made;
-    return PARE_OK;
-}
-
 static pare_status add_weight(pare_diag *d, pare_node *dq)
 {
     const pare_tensor *scale;
     pare_value *q = constant_of(dq);
     pare_part *part;
-    PARE_TRY(float_scales(d, q ? pare_node_in(dq, 1) : NULL, &scale));
+    const pare_value *s = q ? pare_node_in(dq, 1) : NULL;
+    PARE_TRY(pare_diag_floats(d, s ? s->data : NULL, &scale));
     if (!scale) return PARE_OK;
     PARE_TRY(add_part(d, &part));
     part->kind = q->data->dtype == PARE_s32 ? PARE_PART_BIAS : PARE_PART_WEIGHT;
@@ -332,21 +320,27 @@ static pare_status add_parts(pare_diag *d)
 /* --- trials --- */
 
 /* Limited to what the levels can say. */
-static pare_status add_clips(pare_diag *d)
+static pare_status add_clip(pare_diag *d, pare_part *part)
 {
     pare_graph *g = d->master->graph;
-    for (int k = 0; k < d->count; k++) {
-        pare_part *part = &d->part[k];
-        pare_value *in[3] = {part->value}, *y;
-        if (part->kind != PARE_PART_ACTIVATION) continue;
-        PARE_TRY(pare_quant_constant(g, &in[1], part->value->name, "low", PARE_f32, 0, NULL,
-                                     &part->low));
-        PARE_TRY(pare_quant_constant(g, &in[2], part->value->name, "high", PARE_f32, 0, NULL,
-                                     &part->high));
-        PARE_TRY(pare_diag_append(d, "Clip", part->value->name, in, 3, &y));
-        for (int r = 0; r < part->read_count; r++)
-            part->read[r].name[PARE_CHOICE_CLIPPED] = y->name;
+    pare_value *in[3], *y, *seen;
+    const char *name = part->value->name;
+    PARE_TRY(pare_diag_cast(d, part->value, PARE_f32, &in[0]));
+    PARE_TRY(pare_quant_constant(g, &in[1], name, "low", PARE_f32, 0, NULL, &part->low));
+    PARE_TRY(pare_quant_constant(g, &in[2], name, "high", PARE_f32, 0, NULL, &part->high));
+    PARE_TRY(pare_diag_append(d, "Clip", name, in, 3, &y));
+    pare_value_set_type(y, PARE_f32, &part->value->shape);
+    for (int r = 0; r < part->read_count; r++) {
+        PARE_TRY(pare_diag_cast(d, y, pare_diag_read_type(d, &part->read[r]), &seen));
+        part->read[r].name[PARE_CHOICE_CLIPPED] = seen->name;
     }
+    return PARE_OK;
+}
+
+static pare_status add_clips(pare_diag *d)
+{
+    for (int k = 0; k < d->count; k++)
+        if (d->part[k].kind == PARE_PART_ACTIVATION) PARE_TRY(add_clip(d, &d->part[k]));
     return PARE_OK;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MaxPool (s8, u8, floats), AveragePool and GlobalAveragePool (floats) where channels are together:
    all taps of one output position are folded channel by channel in vectors, straight into the
-   output. f16 and bf16 are widened into scratch, and their results rounded from there. Sums run in
-   f32 over taps in row-major order, whatever the batch and the threads. */
+   output. f16 and bf16 are widened into scratch, and their results, where they are not f32, rounded
+   from there. Sums run in f32 over taps in row-major order, whatever the batch and the threads. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/float16.h"
 #include "runtime/cpu/gemm/int8_rows.h"
@@ -90,18 +90,19 @@ static size_t half_room(const pare_prep *p, size_t *output_at)
     return *output_at + (size_t)pare_view_count(&p->out[0]) * sizeof(float);
 }
 
-/* Runs an f32 kernel on widened operands. */
+/* Runs an f32 kernel on widened operands; the output may be f32 itself. */
 static pare_status half_run(const pare_call *c, size_t output_at,
                             pare_status (*run32)(const pare_call *c))
 {
     pare_view x = c->in[0], y = c->out[0];
     x.data = c->scratch, x.dtype = PARE_f32;
-    y.data = (char *)c->scratch + output_at, y.dtype = PARE_f32;
+    if (y.dtype != PARE_f32) y.data = (char *)c->scratch + output_at, y.dtype = PARE_f32;
     pare_widen(x.data, c->in[0].data, c->in[0].dtype, pare_view_count(&x), c->threads);
     pare_call call = *c;
     call.in = &x, call.out = &y;
     PARE_TRY(run32(&call));
-    pare_narrow(c->out[0].data, y.data, c->out[0].dtype, pare_view_count(&y), c->threads);
+    if (c->out[0].dtype != PARE_f32)
+        pare_narrow(c->out[0].data, y.data, c->out[0].dtype, pare_view_count(&y), c->threads);
     return PARE_OK;
 }
 

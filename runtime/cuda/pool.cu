@@ -446,7 +446,8 @@ static bool plane_fits(const pare_prep *p)
     const pare_view *x = &p->in[0];
     int64_t plane = 1;
     for (int i = 2; i < x->rank; i++) plane *= x->dim[i];
-    return float_can(p) && x->stride[1] == 1 && x->dim[1] % 4 == 0 && plane <= MOST_PLANE;
+    return float_can(p) && p->out[0].dtype == x->dtype && x->stride[1] == 1 && x->dim[1] % 4 == 0 &&
+           plane <= MOST_PLANE;
 }
 POOL(global_average_channels, plane_fits, AVERAGE, plane_set(p, s))
 POOL_ONLY(q_global_average_pool, int8_can, AVERAGE, plane_set(p, s);

@@ -22,6 +22,7 @@ typedef struct pare_ranks_options {
     double seconds; /* the others join, or leave, within so many */
 } pare_ranks_options;
 
+/* Messages name no rank: who hands them on does. */
 struct pare_ranks_table {
     /* Names the library and its version: "nccl 2.27.3". PARE_UNSUPPORTED where there is none, or an
        older one than is needed. */

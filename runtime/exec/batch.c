@@ -32,7 +32,7 @@ static pare_status replica_open(const pare_replicas *r, pare_replica *p)
         p->last = pare_chain_last(p->chain);
         return PARE_OK;
     }
-    PARE_TRY(pare_runner_new_in(&p->ctx, &p->runner, r->plan, r->stream));
+    PARE_TRY(pare_runner_new_in(&p->ctx, &p->runner, r->plan, r->stream, r->single));
     p->last = p->runner;
     return PARE_OK;
 }
@@ -89,14 +89,15 @@ static pare_status replicas_fill(pare_replicas *r)
     return pare_workers_new(r->ctx, &r->workers, r->threads - 1, items_work, r);
 }
 
-pare_status pare_replicas_new(pare_ctx *ctx, pare_replicas **out, const pare_plan *plan,
-                              const pare_replicas_options *options)
+static pare_status replicas_make(pare_ctx *ctx, pare_replicas **out, const pare_plan *plan,
+                                 const pare_replicas_options *options, bool single)
 {
     pare_replicas *r = pare_alloc(ctx, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     r->ctx = ctx;
     r->plan = plan;
     r->options = *options;
+    r->single = single;
     (void)pthread_mutex_init(&r->lock, NULL); /* on Linux neither fails */
     (void)pthread_cond_init(&r->turned, NULL);
     pare_status st = replicas_fill(r);
@@ -105,6 +106,14 @@ pare_status pare_replicas_new(pare_ctx *ctx, pare_replicas **out, const pare_pla
     else
         pare_replicas_free(r);
     return st;
+}
+
+pare_status pare_replicas_new(pare_ctx *ctx, pare_replicas **out, const pare_plan *plan,
+                              const pare_replicas_options *options)
+{
+    const pare_status st = replicas_make(ctx, out, plan, options, false);
+    if (!pare_runner_retries(ctx, plan, st)) return st;
+    return replicas_make(ctx, out, plan, options, true);
 }
 
 void pare_replicas_free(pare_replicas *r)

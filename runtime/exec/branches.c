@@ -286,6 +286,19 @@ static void regions_tell(const pare_plan *p)
                      p->step[i].node->op_type, p->step[i].node->name);
 }
 
+/* Memory as it is without regions, for runners that have no room for them. */
+static pare_status single_keep(pare_plan *p, const pare_storage *root, const pare_single *was)
+{
+    pare_single *s = pare_arena_alloc(&p->arena, 1, sizeof *s);
+    if (!s) return PARE_MEMORY;
+    *s = *was;
+    s->offset = pare_arena_alloc(&p->arena, (size_t)p->storage_count + 1, sizeof *s->offset);
+    if (!s->offset) return PARE_MEMORY;
+    for (int i = 0; i < p->storage_count; i++) s->offset[i] = root[i].offset;
+    p->single = s;
+    return PARE_OK;
+}
+
 static pare_status branches_find(pare_plan *p, pare_branch_step *chosen, pare_storage *kept)
 {
     bool more = false;
@@ -293,11 +306,15 @@ static pare_status branches_find(pare_plan *p, pare_branch_step *chosen, pare_st
     PARE_TRY(pare_branches_choose(p->ctx, chosen, p->step_count));
     PARE_TRY(pare_memory_plan(p->ctx, p));
     const size_t before = pare_plan_activation_bytes(p);
+    const pare_single single = {.buffer_bytes = p->buffer_bytes, .scratch_bytes = p->scratch_bytes};
     regions_take(p, chosen);
     if (!p->branches) return PARE_OK;
     memcpy(kept, p->root, (size_t)p->storage_count * sizeof *kept);
     PARE_TRY(regions_place(p, before, &more));
-    if (!more) return regions_tell(p), PARE_OK;
+    if (!more) {
+        regions_tell(p);
+        return single_keep(p, kept, &single);
+    }
     memcpy(p->root, kept, (size_t)p->storage_count * sizeof *kept);
     regions_take(p, NULL);
     return pare_memory_plan(p->ctx, p);

@@ -36,7 +36,8 @@ PARE_NODISCARD pare_status pare_branches_choose(pare_ctx *ctx, pare_branch_step 
 
 /* Of a plan on a device, whose steps are made: chooses regions, and plans its memory such that the
    two sets of a region share none. Where that takes too much more (a quarter and 16 MB), there are
-   no regions. PARE_MEMORY. */
+   no regions. plan->single keeps the memory of one stream, which runners have where the device does
+   not grant the other. PARE_MEMORY. */
 PARE_NODISCARD pare_status pare_branches_place(pare_plan *plan);
 
 #endif

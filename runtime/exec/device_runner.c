@@ -101,20 +101,22 @@ pare_status pare_runner_device_open(pare_runner *r)
     on->stream = r->stream;
     if (!on->stream) PARE_TRY(d->streams->open(r->ctx, d, &on->stream));
     PARE_TRY(pare_runner_side_open(r));
-    size_t scratch = pare_align_up(p->scratch_bytes, 256),
-           all = scratch + pare_align_up(p->side_scratch_bytes, 256);
+    const pare_single *single = r->single ? p->single : NULL;
+    const size_t tensors = single ? single->buffer_bytes : p->buffer_bytes;
+    const size_t scratch = pare_align_up(single ? single->scratch_bytes : p->scratch_bytes, 256),
+                 all = scratch + (single ? 0 : pare_align_up(p->side_scratch_bytes, 256));
     void *buffer;
     char largest[1024];
     pare_plan_largest(p, largest, sizeof largest);
-    if (!pare_add_size(p->buffer_bytes, all + 256, &bytes)) bytes = SIZE_MAX;
+    if (!pare_add_size(tensors, all + 256, &bytes)) bytes = SIZE_MAX;
     pare_status st = d->backend->alloc(r->ctx, d, &buffer, bytes);
     if (st != PARE_OK)
         return pare_fail_prefix(r->ctx, st, "%s: %zu bytes for activations%s", p->model->path,
                                 bytes, largest);
     on->buffer = buffer;
-    r->scratch = on->buffer + p->buffer_bytes;
-    on->side_scratch = r->scratch + scratch;
-    return can_fault(p) ? fault_open(r, p->buffer_bytes + all) : PARE_OK;
+    r->scratch = on->buffer + tensors;
+    on->side_scratch = single ? r->scratch : r->scratch + scratch;
+    return can_fault(p) ? fault_open(r, tensors + all) : PARE_OK;
 }
 
 static void pinned_free(pare_runner *r)
@@ -151,13 +153,19 @@ void pare_runner_device_close(pare_runner *r)
     if (on->stream && !r->stream) d->streams->close(on->stream);
 }
 
+/* In the runner's buffer. */
+static size_t offset_of(const pare_runner *r, const pare_storage *root)
+{
+    return r->single ? r->plan->single->offset[root - r->plan->root] : root->offset;
+}
+
 void *pare_runner_device_address(const pare_runner *r, const pare_storage *root)
 {
     switch (root->where) {
     case PARE_AT_CONSTANT:
         return root->uploaded ? (char *)r->plan->device_constants + root->offset : NULL;
-    case PARE_AT_INPUT: return root->there ? root->there : r->device->buffer + root->offset;
-    case PARE_AT_BUFFER: return r->device->buffer + root->offset;
+    case PARE_AT_INPUT: return root->there ? root->there : r->device->buffer + offset_of(r, root);
+    case PARE_AT_BUFFER: return r->device->buffer + offset_of(r, root);
     case PARE_AT_NOWHERE: break;
     }
     return NULL;

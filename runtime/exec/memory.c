@@ -72,9 +72,9 @@ done:
 
 /* --- on a device --- */
 
-static pare_status block_add(pare_plan *p, pare_storage *r, size_t bytes, size_t *end)
+static pare_status block_add(pare_plan *p, size_t *offset, size_t bytes, size_t *end)
 {
-    r->offset = *end;
+    *offset = *end;
     if (pare_add_size(*end, pare_align_up(bytes, DEVICE_ALIGN), end)) return PARE_OK;
     return PARE_FAIL(p->ctx, MEMORY, "%s: tensors need more memory than can be addressed",
                      p->model->path);
@@ -99,16 +99,20 @@ static pare_status placed_check(const pare_plan *p, const pare_placed *placed)
 
 static pare_status inputs_place(pare_plan *p)
 {
+    pare_single *s = p->single;
     p->buffer_bytes = pare_align_up(p->buffer_bytes, DEVICE_ALIGN);
+    if (s) s->buffer_bytes = pare_align_up(s->buffer_bytes, DEVICE_ALIGN);
     for (int i = 0; i < p->input_count; i++) {
         const pare_placed *placed = find_placed(p, p->input[i]->name);
-        pare_storage *root = &p->root[p->input_place[i].root];
-        if (placed) PARE_TRY(placed_check(p, placed));
-        if (placed)
-            root->there = placed->data;
-        else
-            PARE_TRY(
-                block_add(p, root, pare_view_bytes(&p->input_place[i].view), &p->buffer_bytes));
+        const int at = p->input_place[i].root;
+        const size_t bytes = pare_view_bytes(&p->input_place[i].view);
+        if (placed) {
+            PARE_TRY(placed_check(p, placed));
+            p->root[at].there = placed->data;
+            continue;
+        }
+        PARE_TRY(block_add(p, &p->root[at].offset, bytes, &p->buffer_bytes));
+        if (s) PARE_TRY(block_add(p, &s->offset[at], bytes, &s->buffer_bytes));
     }
     return PARE_OK;
 }
@@ -154,7 +158,7 @@ pare_status pare_device_place(pare_plan *plan)
     for (int i = 0; i < plan->storage_count; i++) {
         pare_storage *r = &plan->root[i];
         if (r->where == PARE_AT_CONSTANT && r->uploaded && r->bytes)
-            PARE_TRY(block_add(plan, r, r->bytes, &bytes));
+            PARE_TRY(block_add(plan, &r->offset, r->bytes, &bytes));
     }
     plan->weight_bytes += bytes;
     return bytes ? constants_upload(plan, bytes) : PARE_OK;

@@ -46,6 +46,12 @@ typedef struct pare_step {
     bool forks, joins; /* the first, the last of a region */
 } pare_step;
 
+/* Of a plan with branches, the memory of a runner all of whose steps run in one stream. */
+typedef struct pare_single {
+    size_t *offset; /* (storage_count) as pare_storage's */
+    size_t buffer_bytes, scratch_bytes;
+} pare_single;
+
 /* The part of a model that only a run can give shapes: interpreter/ runs it after the plan. */
 typedef struct pare_dynamic {
     pare_model *model;
@@ -73,6 +79,7 @@ struct pare_plan {
     size_t buffer_bytes, scratch_bytes;
     size_t side_scratch_bytes; /* of the second stream */
     bool branches;             /* some step runs in it */
+    pare_single *single;       /* with branches, else NULL */
     size_t weight_bytes;
     void *device_constants;
     pare_plan_stage *stage; /* (options.stages) of the whole model, or NULL */

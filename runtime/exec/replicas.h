@@ -23,6 +23,7 @@ struct pare_replicas {
     pare_replicas_options options;
     pare_replica *replica;
     int count, threads;
+    bool single;         /* its runners are (runner.h) */
     pare_stream *stream; /* shared; NULL: each has its own */
     pare_phase *phase;
     int phases;                 /* 1: nothing is summed, and no part gathered */

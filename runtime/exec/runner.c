@@ -164,17 +164,32 @@ static pare_status runner_fill(pare_runner *r)
 
 pare_status pare_runner_new(pare_ctx *ctx, pare_runner **out, const pare_plan *plan)
 {
-    return pare_runner_new_in(ctx, out, plan, NULL);
+    const pare_status st = pare_runner_new_in(ctx, out, plan, NULL, false);
+    if (!pare_runner_retries(ctx, plan, st)) return st;
+    return pare_runner_new_in(ctx, out, plan, NULL, true);
+}
+
+bool pare_runner_retries(pare_ctx *ctx, const pare_plan *plan, pare_status status)
+{
+    if (status != PARE_MEMORY || !plan->single) return false;
+    pare_ctx_clear(ctx);
+    pare_log(ctx, PARE_LOG_INFO,
+             "%s: %zu bytes for activations were not granted: its branches run in one stream, "
+             "which takes %zu",
+             plan->model->path, pare_plan_activation_bytes(plan),
+             plan->single->buffer_bytes + plan->single->scratch_bytes);
+    return true;
 }
 
 pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out, const pare_plan *plan,
-                               pare_stream *stream)
+                               pare_stream *stream, bool single)
 {
     pare_runner *r = pare_alloc(ctx, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
     r->ctx = ctx;
     r->plan = plan;
     r->stream = stream;
+    r->single = plan->single && (single || stream);
     pare_arena_init(&r->arena, ctx);
     pare_status st = runner_fill(r);
     if (st != PARE_OK) {

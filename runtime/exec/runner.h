@@ -38,6 +38,7 @@ struct pare_runner {
     pare_timeline *timeline;
     int track;                  /* this runner's number in the timeline */
     pare_stream *stream;        /* on a device: that it shares; NULL: it has its own */
+    bool single;                /* memory is that of plan->single, and all steps are in `stream` */
     pare_runner_device *device; /* NULL on the CPU */
 };
 
@@ -104,10 +105,14 @@ PARE_NODISCARD pare_status pare_runner_device_mark(pare_runner *runner, int at);
    up, the last one waits for outputs. */
 PARE_NODISCARD pare_status pare_runner_device_part(pare_runner *runner, int first, int count);
 
-/* runner.c: a runner that works in a stream of others, in parts of runs; NULL: as pare_runner_new
- */
+/* runner.c: a runner that works in a stream of others, in parts of runs, NULL: in its own. single:
+   of a plan with branches, all steps run in that stream; where it is shared they always do. */
 PARE_NODISCARD pare_status pare_runner_new_in(pare_ctx *ctx, pare_runner **out,
-                                              const pare_plan *plan, pare_stream *stream);
+                                              const pare_plan *plan, pare_stream *stream,
+                                              bool single);
+/* Failed what was made of the plan for want of the memory that its branches take? Then the failure
+   is forgotten and noted, and it can be made again with `single`. */
+bool pare_runner_retries(pare_ctx *ctx, const pare_plan *plan, pare_status status);
 
 /* side_stream.c: the second stream of a runner whose plan has branches (branches.h). */
 PARE_NODISCARD pare_status pare_runner_side_open(pare_runner *runner);

@@ -9,7 +9,7 @@ pare_status pare_runner_side_open(pare_runner *r)
 {
     pare_runner_device *on = r->device;
     pare_device *d = r->plan->options.device;
-    if (!r->plan->branches || r->stream) return PARE_OK;
+    if (!r->plan->branches || r->single) return PARE_OK;
     PARE_TRY(d->streams->open(r->ctx, d, &on->side));
     PARE_TRY(d->streams->event_open(r->ctx, d, &on->fork));
     return d->streams->event_open(r->ctx, d, &on->join);

@@ -53,7 +53,7 @@ pare_status pare_infer_global_pool(pare_node *node)
         y.dim[i] = 1;
         y.name[i] = NULL;
     }
-    pare_infer_out(node, 0, x->dtype, &y);
+    pare_infer_out(node, 0, pare_reduce_output_type(node, x), &y);
     return PARE_OK;
 }
 

@@ -41,8 +41,7 @@ static pare_shape reduced(const pare_shape *x, const pare_reduce *r)
     return out;
 }
 
-/* X's type; f32 of a short float where a pass says so (`output_dtype`). */
-static pare_dtype output_type(const pare_node *node, const pare_value *x)
+pare_dtype pare_reduce_output_type(const pare_node *node, const pare_value *x)
 {
     const bool is_short = x->dtype == PARE_f16 || x->dtype == PARE_bf16;
     return is_short && pare_node_int(node, "output_dtype", x->dtype) == PARE_f32 ? PARE_f32
@@ -59,7 +58,7 @@ pare_status pare_infer_reduce(pare_node *node)
         PARE_TRY(pare_reduce_read(node, x->shape.rank, &r));
         out = reduced(&x->shape, &r);
     }
-    pare_infer_out(node, 0, output_type(node, x), &out);
+    pare_infer_out(node, 0, pare_reduce_output_type(node, x), &out);
     return PARE_OK;
 }
 

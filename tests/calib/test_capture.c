@@ -155,6 +155,32 @@ static void fewer_samples_are_not_taken(void **state)
     models_close(&m);
 }
 
+/* A tensor of 16 bits is shown as the f32 numbers that it holds, and never kept. */
+static void a_half_tensor_is_shown(void **state)
+{
+    float x[SAMPLES * WIDTH], half[SAMPLES * WIDTH];
+    pare_value *y;
+    pare_node *node;
+    (void)state;
+    models m;
+    models_open(&m);
+    pare_graph *g = m.other->graph;
+    pare_value *made = pare_graph_find_own(g, "made");
+    assert_int_equal(pare_value_new(g, &y, "half"), PARE_OK);
+    assert_int_equal(pare_node_new(g, &node, g->node_count, "Cast", "", "cast", &made, 1, &y, 1),
+                     PARE_OK);
+    assert_int_equal(pare_node_set_int(node, "to", PARE_f16), PARE_OK);
+    pare_capture *f = flow(&m, m.other, NULL);
+    shown(&m, f, "made", false, WIDTH, x);
+    for (int pass = 0; pass < 2; pass++) {
+        shown(&m, f, "half", true, WIDTH, half);
+        for (int i = 0; i < SAMPLES * WIDTH; i++)
+            assert_true(half[i] == pare_f16_to_f32(pare_f32_to_f16(x[i])));
+    }
+    pare_capture_free(f);
+    models_close(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +188,7 @@ int main(void)
         cmocka_unit_test(what_lies_before_it_is_not_taken),
         cmocka_unit_test(another_operator_is_not_taken),
         cmocka_unit_test(fewer_samples_are_not_taken),
+        cmocka_unit_test(a_half_tensor_is_shown),
     };
     float x[SAMPLES * WIDTH];
     pare_ctx ctx;

@@ -176,6 +176,11 @@ mkdir none
 PATH=$PWD/none "$pare" zoo two.yaml -o nobody.zoo --device cpu --jobs 1 >.test.out 2>.test.err
 if grep -q ',v,failed,' nobody.zoo/results.csv && has 'mpirun: cannot be started, for 2 ranks' .test.err; then pass zoo_without_mpirun; else fail zoo_without_mpirun "$(tail -2 .test.err)"; fi
 
+# a command of one process shows its help, once, and does nothing else with several
+works help_of_one_process mpirun 2 "$pare" quantize --help
+if [ "$(grep -c 'usage: pare quantize' .test.out)" = 1 ]; then pass help_once; else fail help_once "$(grep -c usage .test.out)"; fi
+refuses one_process 2 "quantize: runs in one process; 2 were started" mpirun 2 "$pare" quantize "$cnn" -o no.onnx
+
 # --- slow ranks, ranks that are gone ---
 works tcp env OMPI_MCA_btl=tcp,self sh "$top/tests/comm/ranks.sh" 3 $calibrate -o many.json
 if cmp -s one.json many.json; then pass tcp_bytes; else fail tcp_bytes "$(cmp one.json many.json)"; fi

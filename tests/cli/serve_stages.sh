@@ -83,6 +83,21 @@ ends && has "model 'vit' on GPUs 0, 1, 2, 3: batches of 1 sample, 1 at a time" .
 refuses limit 1 "stage 0 on GPU 0|out of GPU memory|--memory-limit" $limit "$pare" serve "$zoo/vit.onnx" --port 0 \
     --parallel pipeline --gpus 0,1 --memory-limit 1MB
 
+# --- a limit of stages for models that are put into them later ---
+mkdir -p later/net/1
+cp "$mlp" later/net/1/model.onnx
+starts later --max-batch 4 --stage-weights 900kB
+asks later_whole 200 '"kind":"KIND_' "$url/v2/models/net/config"
+echo "max_batch_size: 4 $stages instance_group { kind: KIND_GPU gpus: [0, 1] }" >later/net/config.pbtxt
+asks later_load 200 '' -X POST "$url/v2/repository/models/net/load"
+asks later_stages 200 '"gpus":[0,1]}' "$url/v2/models/net/config"
+ends || fail later_end "$(cat .test.served)"
+rm later/net/config.pbtxt
+starts later --max-batch 4 --stage-weights 100kB
+echo "max_batch_size: 4 $stages instance_group { kind: KIND_GPU gpus: [0, 1] }" >later/net/config.pbtxt
+asks later_too_heavy 501 'cannot be cut into 2 stages of at most 100000 bytes' -X POST "$url/v2/repository/models/net/load"
+ends || fail later_too_heavy_end "$(cat .test.served)"
+
 # --- a GPU that is lost at a request's first call ---
 mkdir -p lost/net/1
 cp "$mlp" lost/net/1/model.onnx
@@ -112,7 +127,7 @@ refuses with_device 2 "--gpus and --device exclude each other" $serve --parallel
 refuses no_such_gpu 1 "mlp.onnx: --gpus: GPU 7 does not exist" $serve --parallel pipeline --gpus 0,7
 refuses too_many 1 "mlp.onnx: 4 stages were asked for, but the graph has only 3 nodes" $serve --parallel pipeline --gpus 0-3
 refuses too_heavy 1 "mlp.onnx: cannot be cut into 2 stages of at most 100000 bytes" $serve --parallel pipeline --gpus 0,1 --stage-weights 100kB
-refuses no_stages 2 "--stage-weights: no model is in stages" $serve --stage-weights 100kB
+refuses no_stages 2 "--stage-weights: no model is in stages, nor can one be loaded later" $serve --stage-weights 100kB
 refuses two_kinds 1 "mlp.onnx: --gpus: GPU 0 is emulated device (sm_90) and GPU 1 is emulated device B" \
     env SIMT_MIXED=1 $serve --parallel pipeline --gpus 0,1
 refuses no_gpu 1 "mlp.onnx: --gpus: |no CUDA-capable device" env SIMT_DEVICES=0 $serve --parallel pipeline --gpus 0,1

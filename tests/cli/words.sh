@@ -12,7 +12,7 @@ for command in data inspect check calibrate quantize prune run validate bench re
     says "overview_$command" "  $command"
 done
 wrong=
-for command in "data fashion-mnist" "data import" inspect check calibrate quantize prune run validate bench report serve load ops doctor version completion; do
+for command in "data fashion-mnist" "data import" inspect check simplify calibrate quantize prune distill run validate diagnose bench report zoo serve load scale replay ops doctor version completion; do
     # shellcheck disable=SC2086 # two words
     "$pare" $command --help >.test.out 2>.test.err && has "example:" .test.out && has "usage: pare $command" .test.out &&
         has "--json" .test.out && has "--device" .test.out && [ ! -s .test.err ] || wrong="$wrong $command"

@@ -310,7 +310,8 @@ static int pool_case(uint64_t seed)
         case_set_ints(&k, "pads", pads, 4);
         case_set_int(&k, "ceil_mode", case_between(&k, 0, 1));
         if (which == 1) case_set_int(&k, "count_include_pad", case_between(&k, 0, 1));
-    }
+    } else if (case_between(&k, 0, 1))
+        case_set_int(&k, "output_dtype", PARE_f32);
     int served = check(&k);
     case_close(&k);
     return served;

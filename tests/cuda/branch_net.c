@@ -228,3 +228,31 @@ void make_large(branch_net *n)
     graph_node(&n->g, "Sub", "a19 b19", "y");
     graph_output(&n->g, "y");
 }
+
+/* --- runs --- */
+
+void branch_check(branch_net *n, pare_status st)
+{
+    if (st != PARE_OK) fail_msg("%s", n->g.ctx.message);
+}
+
+void branch_input(pare_runner *r, int run)
+{
+    pare_view x = pare_runner_input(r, 0);
+    for (int64_t i = 0; i < pare_view_count(&x); i++)
+        ((float *)x.data)[i] = (float)((i + run) * 37 % 101) / 50 - 1;
+}
+
+bool branch_is_right(branch_net *n, pare_runner *r, pare_runner *plain, int run)
+{
+    bool right = true;
+    branch_input(plain, run);
+    branch_check(n, pare_runner_run(plain));
+    branch_input(r, run);
+    if (pare_runner_run(r) != PARE_OK) return pare_ctx_clear(&n->g.ctx), false;
+    for (int i = 0; i < pare_plan_output_count(n->plan); i++) {
+        const pare_view y = pare_runner_output(r, i), z = pare_runner_output(plain, i);
+        right = right && !memcmp(y.data, z.data, pare_view_bytes(&y));
+    }
+    return right;
+}

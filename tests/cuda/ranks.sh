@@ -134,22 +134,22 @@ ends() {
         pass "$1"
     fi
 }
-ends send_fails "ncclSend failed in rank 1: unhandled cuda error" 1 ncclSend/5
-ends receive_fails "ncclRecv failed in rank 0: unhandled cuda error" 0 ncclRecv/7
-ends group_fails "ncclGroupEnd failed in rank 1: unhandled cuda error" 1 ncclGroupEnd/5
+ends send_fails "pare: rank 1 ($(hostname)): ncclSend failed: unhandled cuda error" 1 ncclSend/5
+ends receive_fails "pare: ncclRecv failed: unhandled cuda error" 0 ncclRecv/7
+ends group_fails "pare: rank 1 ($(hostname)): ncclGroupEnd failed: unhandled cuda error" 1 ncclGroupEnd/5
 ends wait_fails "rank 1 ($(hostname)): cudaStreamWaitEvent: unspecified launch failure" 1 cudaStreamWaitEvent/3
 ends event_fails "rank 1 (" 1 cudaEventCreate/2
 launches=$(grep -c ' launch$' calls)
 ends kernel_fails "unspecified launch failure" 1 launch/$((launches / 2))
 clear_out
 works no_id in_one 0 ncclGetUniqueId/1
-says_once no_id "${by_mpi}ncclGetUniqueId failed in rank 0: unhandled cuda error"
+says_once no_id "${by_mpi}rank 0: ncclGetUniqueId failed: unhandled cuda error"
 same no_id mpi
 join=ncclCommInitRankConfig
-SIMT_FAIL=$join/1:719 together none_joins 2 mpi "${by_mpi}$join failed in rank 0: unhandled cuda error" $mlp
+SIMT_FAIL=$join/1:719 together none_joins 2 mpi "${by_mpi}rank 0: $join failed: unhandled cuda error" $mlp
 clear_out
 works one_does_not_join in_one 1 $join/1 # the other waits 30 seconds for it
-says_once one_does_not_join "${by_mpi}$join failed in rank 1: unhandled cuda error"
+says_once one_does_not_join "${by_mpi}rank 1: $join failed: unhandled cuda error"
 same one_does_not_join mpi
 
 # --- a process that is killed: the job ends within seconds, and nothing is written ---

@@ -4,16 +4,11 @@
    and scratch that both streams write. */
 #include "formats/onnx.h"
 #include "runtime/cuda/cuda.h"
-#include "runtime/exec/runner.h"
+#include "runtime/exec/replicas.h"
 #include "tests/cuda/branch_net.h"
 #include "tests/simt/testing.h"
 
 enum { RUNS = 4 };
-
-static void check(branch_net *n, pare_status st)
-{
-    if (st != PARE_OK) fail_msg("%s", n->g.ctx.message);
-}
 
 /* --- what must hold --- */
 
@@ -71,9 +66,9 @@ static int sets_share_nothing(const pare_plan *p)
 static void plans_make(branch_net *n)
 {
     pare_plan_options options = {.threads = 1, .device = n->device};
-    check(n, pare_plan_new(&n->g.ctx, &n->plan, n->g.model, &n->shape, 1, &options));
+    branch_check(n, pare_plan_new(&n->g.ctx, &n->plan, n->g.model, &n->shape, 1, &options));
     options.one_stream = true;
-    check(n, pare_plan_new(&n->g.ctx, &n->plain, n->g.model, &n->shape, 1, &options));
+    branch_check(n, pare_plan_new(&n->g.ctx, &n->plain, n->g.model, &n->shape, 1, &options));
     assert_int_equal(sets_share_nothing(n->plain), 0);
 }
 
@@ -83,28 +78,6 @@ static void close_all(branch_net *n)
     pare_plan_free(n->plain);
     pare_device_close(n->device);
     graph_close(&n->g);
-}
-
-static void input_fill(pare_runner *r, int run)
-{
-    pare_view x = pare_runner_input(r, 0);
-    for (int64_t i = 0; i < pare_view_count(&x); i++)
-        ((float *)x.data)[i] = (float)((i + run) * 37 % 101) / 50 - 1;
-}
-
-/* The outputs of a run are those of the plan in one stream. */
-static bool is_right(branch_net *n, pare_runner *r, pare_runner *plain, int run)
-{
-    bool right = true;
-    input_fill(plain, run);
-    check(n, pare_runner_run(plain));
-    input_fill(r, run);
-    if (pare_runner_run(r) != PARE_OK) return pare_ctx_clear(&n->g.ctx), false;
-    for (int i = 0; i < pare_plan_output_count(n->plan); i++) {
-        const pare_view y = pare_runner_output(r, i), z = pare_runner_output(plain, i);
-        right = right && !memcmp(y.data, z.data, pare_view_bytes(&y));
-    }
-    return right;
 }
 
 static pare_status look(void *user, const pare_value *value, const pare_view *view)
@@ -132,17 +105,17 @@ static void orders_give_the_same(branch_net *n)
         double times[64];
         int seen = 0;
         order_set(order);
-        check(n, pare_runner_new(&n->g.ctx, &r, n->plan));
-        check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
-        for (int run = 0; run < RUNS; run++) assert_true(is_right(n, r, plain, run));
+        branch_check(n, pare_runner_new(&n->g.ctx, &r, n->plan));
+        branch_check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
+        for (int run = 0; run < RUNS; run++) assert_true(branch_is_right(n, r, plain, run));
         pare_runner_observe(r, look, &seen);
-        assert_true(is_right(n, r, plain, 5));
+        assert_true(branch_is_right(n, r, plain, 5));
         assert_true(seen >= pare_plan_step_count(n->plan));
         pare_runner_observe(r, NULL, NULL);
         pare_runner_profile(r, times);
-        assert_true(is_right(n, r, plain, 6));
+        assert_true(branch_is_right(n, r, plain, 6));
         pare_runner_profile(r, NULL);
-        assert_true(is_right(n, r, plain, 7));
+        assert_true(branch_is_right(n, r, plain, 7));
         pare_runner_free(r);
         pare_runner_free(plain);
     }
@@ -153,7 +126,7 @@ static void net_is_as_in_one_stream(void (*make)(branch_net *), int regions)
 {
     branch_net n;
     make(&n);
-    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    branch_check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
     plans_make(&n);
     assert_int_equal(sets_share_nothing(n.plan), regions);
     orders_give_the_same(&n);
@@ -221,7 +194,7 @@ static void a_kernel_that_is_bound_to_a_stream(void **state)
     branch_net n;
     int bound = 0, sides = 0;
     make_bound(&n);
-    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    branch_check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
     plans_make(&n);
     assert_int_equal(sets_share_nothing(n.plan), 1);
     for (int i = 0; i < n.plan->step_count; i++) {
@@ -241,7 +214,7 @@ static void a_region_that_takes_too_much_memory_is_left_out(void **state)
     (void)state;
     branch_net n;
     make_large(&n);
-    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    branch_check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
     plans_make(&n);
     assert_int_equal(sets_share_nothing(n.plan), 0);
     assert_false(n.plan->branches);
@@ -254,14 +227,14 @@ static void the_sample_resnet(void **state)
     (void)state;
     branch_net n = {.shape = {"input", {.rank = 4, .dim = {1, 1, 28, 28}}}};
     pare_ctx_init(&n.g.ctx);
-    check(&n, pare_onnx_read(&n.g.ctx, &n.g.model, "datasets/zoo/resnet.onnx"));
-    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    branch_check(&n, pare_onnx_read(&n.g.ctx, &n.g.model, "datasets/zoo/resnet.onnx"));
+    branch_check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
     plans_make(&n);
     assert_int_equal(sets_share_nothing(n.plan), 2);
     pare_runner *r, *plain;
-    check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
-    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
-    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    branch_check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    branch_check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    for (int run = 0; run < 3; run++) assert_true(branch_is_right(&n, r, plain, run));
     pare_runner_free(r);
     pare_runner_free(plain);
     close_all(&n);
@@ -275,13 +248,13 @@ static bool fails_at(branch_net *n, pare_runner *plain, uint64_t call)
     simt_fail_at(call, cudaErrorLaunchFailure, false);
     pare_status st = pare_runner_new(&n->g.ctx, &r, n->plan);
     for (int run = 0; run < 3 && st == PARE_OK; run++) {
-        input_fill(r, run);
+        branch_input(r, run);
         st = pare_runner_run(r);
     }
     simt_fail_at(0, 0, false);
     if (st != PARE_OK) assert_true(n->g.ctx.message[0]);
     pare_ctx_clear(&n->g.ctx);
-    for (int run = 0; run < 3 && r; run++) assert_true(is_right(n, r, plain, run));
+    for (int run = 0; run < 3 && r; run++) assert_true(branch_is_right(n, r, plain, run));
     pare_runner_free(r);
     return st != PARE_OK;
 }
@@ -294,9 +267,9 @@ static void every_call_that_fails_is_told(void **state)
     int told = 0, calls;
     if (!simt_emulated()) skip();
     make_shortcut(&n);
-    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    branch_check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
     plans_make(&n);
-    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    branch_check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
     const uint64_t before = simt_calls();
     assert_false(fails_at(&n, plain, 0));
     calls = (int)(simt_calls() - before);
@@ -318,27 +291,27 @@ static void timelines_and_marks_have_one_stream(void **state)
     pare_timeline *t;
     pare_step_mark mark = {.step = 1};
     make_shortcut(&n);
-    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    branch_check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
     plans_make(&n);
-    check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
-    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
-    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    branch_check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    branch_check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    for (int run = 0; run < 3; run++) assert_true(branch_is_right(&n, r, plain, run));
     assert_true(r->device->apart);
-    check(&n, pare_timeline_new(&n.g.ctx, &t, n.device));
+    branch_check(&n, pare_timeline_new(&n.g.ctx, &t, n.device));
     pare_runner_trace(r, t, 0);
-    assert_true(is_right(&n, r, plain, 3));
+    assert_true(branch_is_right(&n, r, plain, 3));
     assert_false(r->device->apart);
     pare_runner_trace(r, NULL, 0);
-    check(&n, pare_timeline_read(t));
+    branch_check(&n, pare_timeline_read(t));
     assert_int_equal(pare_timeline_count(t), pare_plan_step_count(n.plan) + 2);
     pare_timeline_free(t);
-    check(&n, n.device->streams->event_open(&n.g.ctx, n.device, &mark.event));
+    branch_check(&n, n.device->streams->event_open(&n.g.ctx, n.device, &mark.event));
     pare_runner_mark(r, &mark, 1);
-    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    for (int run = 0; run < 3; run++) assert_true(branch_is_right(&n, r, plain, run));
     assert_false(r->device->apart);
     pare_runner_mark(r, NULL, 0);
     n.device->streams->event_close(mark.event);
-    for (int run = 0; run < 3; run++) assert_true(is_right(&n, r, plain, run));
+    for (int run = 0; run < 3; run++) assert_true(branch_is_right(&n, r, plain, run));
     assert_true(r->device->apart);
     pare_runner_free(r);
     pare_runner_free(plain);
@@ -352,17 +325,17 @@ static void two_runners_have_branches_at_once(void **state)
     branch_net n;
     pare_runner *r, *other, *plain;
     make_shortcut(&n);
-    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    branch_check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
     plans_make(&n);
-    check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
-    check(&n, pare_runner_new(&n.g.ctx, &other, n.plan));
-    check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
+    branch_check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    branch_check(&n, pare_runner_new(&n.g.ctx, &other, n.plan));
+    branch_check(&n, pare_runner_new(&n.g.ctx, &plain, n.plain));
     for (int run = 0; run < RUNS; run++) {
-        input_fill(other, run + 1);
-        check(&n, pare_runner_start(other));
-        assert_true(is_right(&n, r, plain, run));
-        check(&n, pare_runner_wait(other));
-        assert_true(is_right(&n, r, plain, run + 1));
+        branch_input(other, run + 1);
+        branch_check(&n, pare_runner_start(other));
+        assert_true(branch_is_right(&n, r, plain, run));
+        branch_check(&n, pare_runner_wait(other));
+        assert_true(branch_is_right(&n, r, plain, run + 1));
         const pare_view y = pare_runner_output(r, 0), z = pare_runner_output(other, 0);
         assert_memory_equal(y.data, z.data, pare_view_bytes(&y));
     }
@@ -370,6 +343,117 @@ static void two_runners_have_branches_at_once(void **state)
     pare_runner_free(other);
     pare_runner_free(plain);
     close_all(&n);
+}
+
+/* --- memory that is limited --- */
+
+/* Plans, and so many runners of one of them, on a device of so many bytes; false: they were not
+   granted. */
+static bool limited_open(branch_net *n, size_t bytes, bool one_stream, int count,
+                         pare_replicas **pool)
+{
+    const pare_replicas_options all = {
+        .threads = count, .items = count, .each = true, .concurrent = true};
+    *pool = NULL;
+    n->plan = n->plain = NULL;
+    n->device = NULL;
+    pare_status st = pare_cuda_open(&n->g.ctx, &n->device, 0, bytes);
+    const pare_plan_options options = {.threads = 1, .device = n->device, .one_stream = one_stream};
+    if (st == PARE_OK) st = pare_plan_new(&n->g.ctx, &n->plan, n->g.model, &n->shape, 1, &options);
+    if (st == PARE_OK) st = pare_replicas_new(&n->g.ctx, pool, n->plan, &all);
+    if (st != PARE_OK) assert_int_equal(st, PARE_MEMORY);
+    pare_ctx_clear(&n->g.ctx);
+    return st == PARE_OK;
+}
+
+static void limited_close(branch_net *n, pare_replicas *pool)
+{
+    pare_replicas_free(pool);
+    pare_plan_free(n->plan);
+    pare_device_close(n->device);
+}
+
+/* The fewest bytes that runners in one stream are granted. */
+static size_t least_bytes(branch_net *n, int count)
+{
+    size_t low = 0, high = 1 << 24;
+    while (high - low > 1) {
+        const size_t bytes = low + (high - low) / 2;
+        pare_replicas *pool;
+        if (limited_open(n, bytes, true, count, &pool))
+            high = bytes;
+        else
+            low = bytes;
+        limited_close(n, pool);
+    }
+    return high;
+}
+
+static void runs_are_right(branch_net *n, pare_replicas *pool)
+{
+    pare_runner *plain;
+    pare_device *whole;
+    branch_check(n, pare_cuda_open(&n->g.ctx, &whole, 0, 0));
+    const pare_plan_options options = {.threads = 1, .device = whole, .one_stream = true};
+    branch_check(n, pare_plan_new(&n->g.ctx, &n->plain, n->g.model, &n->shape, 1, &options));
+    branch_check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
+    for (int i = 0; i < pare_replicas_count(pool); i++)
+        for (int run = 0; run < RUNS; run++)
+            assert_true(branch_is_right(n, pare_replicas_at(pool, i)->runner, plain, run));
+    pare_runner_free(plain);
+    pare_plan_free(n->plain);
+    pare_device_close(whole);
+}
+
+static void fits_as_in_one_stream(void (*make)(branch_net *), int count)
+{
+    branch_net n;
+    pare_replicas *pool;
+    make(&n);
+    const size_t least = least_bytes(&n, count);
+    assert_true(limited_open(&n, least, false, count, &pool));
+    assert_true(n.plan->branches);
+    for (int i = 0; i < count; i++) assert_true(pare_replicas_at(pool, i)->runner->single);
+    runs_are_right(&n, pool);
+    limited_close(&n, pool);
+    assert_true(limited_open(&n, 1 << 24, false, count, &pool));
+    for (int i = 0; i < count; i++) assert_false(pare_replicas_at(pool, i)->runner->single);
+    limited_close(&n, pool);
+    assert_false(limited_open(&n, least - 1, false, count, &pool));
+    limited_close(&n, pool);
+    graph_close(&n.g);
+}
+
+static void a_net_without_memory_for_branches_runs(void **state)
+{
+    (void)state;
+    fits_as_in_one_stream(make_shortcut, 1);
+    fits_as_in_one_stream(make_scratch, 1);
+}
+
+static void all_runners_have_one_stream_or_none(void **state)
+{
+    (void)state;
+    fits_as_in_one_stream(make_inception, 3);
+}
+
+/* A runner by itself, which no pool makes. */
+static void a_runner_alone_has_one_stream_then(void **state)
+{
+    (void)state;
+    branch_net n;
+    pare_replicas *pool;
+    pare_runner *r;
+    make_inception(&n);
+    const size_t least = least_bytes(&n, 1);
+    assert_true(limited_open(&n, least, false, 1, &pool));
+    pare_replicas_free(pool);
+    branch_check(&n, pare_runner_new(&n.g.ctx, &r, n.plan));
+    assert_true(r->single);
+    assert_string_equal(n.g.ctx.message, "");
+    pare_runner_free(r);
+    limited_close(&n, NULL);
+    graph_close(&n.g);
 }
 
 /* --- planted --- */
@@ -394,12 +478,12 @@ static bool is_caught(branch_net *n, plant_fn plant, bool recorded)
     for (int order = 0; order < ORDERS && !caught; order++) {
         pare_runner *r, *plain;
         order_set(order);
-        check(n, pare_runner_new(&n->g.ctx, &r, n->plan));
-        check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
-        assert_true(is_right(n, r, plain, 0));
+        branch_check(n, pare_runner_new(&n->g.ctx, &r, n->plan));
+        branch_check(n, pare_runner_new(&n->g.ctx, &plain, n->plain));
+        assert_true(branch_is_right(n, r, plain, 0));
         r->device->warm = recorded;
         plant(n, r);
-        for (int run = 1; run < RUNS && !caught; run++) caught = !is_right(n, r, plain, run);
+        for (int run = 1; run < RUNS && !caught; run++) caught = !branch_is_right(n, r, plain, run);
         left_out = 0;
         pare_runner_free(r);
         pare_runner_free(plain);
@@ -443,7 +527,7 @@ static void planted_in(void (*make)(branch_net *), plant_fn plant, bool in_recor
     branch_net n;
     if (!simt_emulated()) skip();
     make(&n);
-    check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
+    branch_check(&n, pare_cuda_open(&n.g.ctx, &n.device, 0, 0));
     static pare_stream_table table;
     real = n.device->streams;
     table = *real;
@@ -499,6 +583,9 @@ int main(void)
         device_test(every_call_that_fails_is_told),
         device_test(timelines_and_marks_have_one_stream),
         device_test(two_runners_have_branches_at_once),
+        device_test(a_net_without_memory_for_branches_runs),
+        device_test(all_runners_have_one_stream_or_none),
+        device_test(a_runner_alone_has_one_stream_then),
         device_test(a_fork_that_is_not_waited_for_is_seen),
         device_test(a_join_that_is_not_waited_for_is_seen),
         device_test(a_tensor_that_branches_share_is_seen),

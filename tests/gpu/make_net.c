@@ -73,22 +73,20 @@ static pare_status conv(net *n, int64_t channels, int64_t filters, int64_t taps,
     return pare_node_set_ints(node, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
 }
 
-/* 1x1, 3x3, 1x1, and what is added: the block's input, or a 1x1 of it. */
+/* 1x1, 3x3, 1x1, and what is added to it: the block's input, or a 1x1 of it, which stands behind
+   them as in the graphs that PyTorch exports of torchvision's net. */
 static pare_status block(net *n, int64_t channels, int64_t mid, int64_t stride, bool widens)
 {
     pare_node *node;
-    pare_value *both[2] = {n->last};
-    if (widens) {
-        PARE_TRY(conv(n, channels, 4 * mid, 1, stride, 1));
-        pare_value *skip = n->last;
-        n->last = both[0];
-        both[0] = skip;
-    }
+    pare_value *x = n->last, *both[2];
     PARE_TRY(conv(n, channels, mid, 1, 1, 2));
     PARE_TRY(relu(n));
     PARE_TRY(conv(n, mid, mid, 3, stride, 2));
     PARE_TRY(relu(n));
     PARE_TRY(conv(n, mid, 4 * mid, 1, 1, 0.25f));
+    both[0] = n->last;
+    n->last = x;
+    if (widens) PARE_TRY(conv(n, channels, 4 * mid, 1, stride, 1));
     both[1] = n->last;
     PARE_TRY(add(n, &node, "Add", both, 2));
     return relu(n);

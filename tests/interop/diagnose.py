@@ -294,6 +294,39 @@ def no_fault(folder):
     check('no fault/words', 'nothing in it stands out' in done.stdout, done.stdout)
 
 
+def no_cure(folder):
+    """A weight of zero scales that the float model does not have: nothing is written, the facts are, and it has failed."""
+    exact, fixed = ZOO / 'cnn.onnx', folder / 'uncured.onnx'
+    model = quantized(folder, exact, '--method', 'minmax')
+    node, dq = weights(model, 'Gemm')[0]
+    put(model, dq.input[1], 0 * array(model, dq.input[1]))
+    renamed = {name: f'other{i}' for i, name in enumerate((node.output[0], dq.input[0], dq.output[0]))}
+    tensor(model, dq.input[0]).name = renamed[dq.input[0]]
+    node.name = 'other'
+    for n in model.graph.node:
+        n.input[:] = [renamed.get(name, name) for name in n.input]
+        n.output[:] = [renamed.get(name, name) for name in n.output]
+    onnx.save(model, folder / 'unknown.onnx')
+    done = pare('diagnose', exact, folder / 'unknown.onnx', '--data', TEST, '--fix', fixed, '--json', folder / 'uncured.json', '-q', ok=False)
+    check('no cure', done.returncode == 1 and 'no cure helps' in done.stderr and not fixed.exists(), f'exit {done.returncode}: {done.stderr}')
+    check('no cure/facts', json.loads((folder / 'uncured.json').read_text())['diagnosis']['findings'][0]['fault'] == 'zero-scale', 'another fault')
+
+
+def fp16_around(folder):
+    """Beside FP16 nodes: f32 and f16 tensors are quantized, weights have f16 scales."""
+    for net, words in (('cnn', ()), ('resnet', ()), ('vit', ('--samples', '64')), ('resnet', ('--target', 'onnxruntime'))):
+        exact = ZOO / f'{net}.onnx'
+        model = quantized(folder, exact, '--float-precision', 'fp16', *words)
+        _, said = diagnose(folder, exact, model)
+        faults = [f for f in said['findings'] if f['fault'] not in ('rounding', 'weight-rounding')]
+        check(f'fp16 around/{net}/no fault', not faults and said['tensors'], f'{faults}')
+        names = activations(model)
+        name = names[len(names) // 2]
+        for pair in pair_of(model, name):
+            put(model, pair.input[1], (array(model, pair.input[1]) / 16).astype(array(model, pair.input[1]).dtype))
+        planted(f'fp16 around/{net}', folder, exact, model, 'clipped-range', name)
+
+
 def split(folder):
     """A tensor's error is the sum of its causes; the page shows every tensor."""
     exact, page = ZOO / 'cnn.onnx', folder / 'page.html'
@@ -335,7 +368,7 @@ def main():
             report('SKIP', 'diagnose', made.stderr.strip())
             finish()
         TRAIN, TEST = folder / 'data' / 'train.h5', folder / 'data' / 'test.h5'
-        for part in (healthy, ranges, preprocessing, weights_of, axis, outlier, other_tool, shared, halves, float_weights, no_fault, split,
+        for part in (healthy, ranges, preprocessing, weights_of, axis, outlier, other_tool, shared, halves, float_weights, no_fault, no_cure, fp16_around, split,
                      same_threads, refused):
             try:
                 part(folder)

@@ -420,6 +420,25 @@ static void sums_of_short_tensors_may_stay_f32(void **state)
     }
 }
 
+/* Means of planes of 8 numbers: one is rounded, one stays f32. */
+static void means_of_short_planes_may_stay_f32(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        fold_case c;
+        open_case(&c, types[t]);
+        take_stored(&c, "x", 4, (int64_t[]){2, 8, 2, 4});
+        graph_node(&c.g, "GlobalAveragePool", "x.w", "m");
+        graph_node(&c.g, "GlobalAveragePool", "x.w", "n");
+        store(&c, "n");
+        compare(&c, "m", 16), compare(&c, "n.w", 16);
+        fold(&c, 2); /* of x, and back of n */
+        assert_int_equal(type_of(&c, "m"), PARE_f32);
+        assert_int_equal(type_of(&c, "n.s"), types[t]);
+        graph_close(&c.g);
+    }
+}
+
 /* The plain kernel of the gradient takes no short floats. */
 static void rows_are_normalized_in_the_short_type(void **state)
 {
@@ -489,6 +508,7 @@ int main(void)
         cmocka_unit_test(training_mode_stays),
         cmocka_unit_test(normalization_reads_short_pictures),
         cmocka_unit_test(sums_of_short_tensors_may_stay_f32),
+        cmocka_unit_test(means_of_short_planes_may_stay_f32),
         cmocka_unit_test(rows_are_normalized_in_the_short_type),
         cmocka_unit_test(operators_that_are_not_short_stay),
     };

@@ -68,7 +68,7 @@ static pare_data_input input(void)
     return (pare_data_input){"x", PARE_f32, {2, {-1, WIDTH}, {0}}, NULL};
 }
 
-static void pair_open(pair *p)
+static void pair_open_as(pair *p, bool fp16)
 {
     const pare_data_input in = input();
     pare_quant_options o;
@@ -77,6 +77,7 @@ static void pair_open(pair *p)
     for (int i = 0; i < SAMPLES; i++) p->sample[i] = i;
     pare_quant_options_init(&o);
     o.mixed = 0;
+    o.float_fp16 = fp16;
     pare_calib_options_init(&calib);
     calib.samples = p->sample;
     calib.sample_count = SAMPLES;
@@ -87,6 +88,8 @@ static void pair_open(pair *p)
     if (pare_quantize_on_data(&p->g.ctx, p->g.model, p->data, &o, &calib, NULL) != PARE_OK)
         fail_msg("%s", p->g.ctx.message);
 }
+
+static void pair_open(pair *p) { pair_open_as(p, false); }
 
 static void pair_close(pair *p)
 {
@@ -109,13 +112,15 @@ static pare_diagnosis *diagnosed(pair *p, bool mend)
     return d;
 }
 
-/* The numbers of a constant, the arena's own. */
-static void *content(pair *p, const char *name)
+/* The factor of number i of an f32 or f16 constant, in place. */
+static void multiply(pair *p, const char *name, int i, float by)
 {
-    pare_value *v = pare_graph_find_any(p->g.model->graph, name);
+    const pare_value *v = pare_graph_find_any(p->g.model->graph, name);
     assert_non_null(v);
     assert_non_null(v->data);
-    return (void *)(uintptr_t)v->data->data;
+    const pare_type_info *type = pare_type(v->data->dtype);
+    char *at = (char *)(uintptr_t)v->data->data + i * type->bits / 8;
+    type->from_f32_ref(at, type->to_f32(at) * by);
 }
 
 static pare_node *reader(pair *p, const char *tensor, const char *op)
@@ -132,8 +137,8 @@ static void rescale(pair *p, const char *tensor, float by)
 {
     const pare_node *q = reader(p, tensor, "QuantizeLinear");
     const pare_node *dq = reader(p, q->out[0]->name, "DequantizeLinear");
-    *(float *)content(p, q->in[1]->name) *= by;
-    if (dq->in[1] != q->in[1]) *(float *)content(p, dq->in[1]->name) *= by;
+    multiply(p, q->in[1]->name, 0, by);
+    if (dq->in[1] != q->in[1]) multiply(p, dq->in[1]->name, 0, by);
 }
 
 static void a_healthy_model_has_no_fault(void **state)
@@ -172,6 +177,97 @@ static void a_clipped_range_is_named_and_mended(void **state)
     assert_true(pare_diagnosis_db(d->mended, d->outputs) > 30);
     assert_non_null(d->model);
     assert_true(d->tensor[1].clipping > 0.5 * d->tensor[1].total);
+    pare_diagnosis_free(d);
+    pair_close(&p);
+}
+
+/* --- FP16 around the pairs: x is f32 and read as f16, kept is f16 --- */
+
+static void a_model_with_fp16_has_no_fault(void **state)
+{
+    pair p;
+    (void)state;
+    pair_open_as(&p, true);
+    pare_diagnosis *d = diagnosed(&p, false);
+    assert_int_equal(d->tensor_count, 2);
+    assert_string_equal(d->tensor[0].tensor, "x");
+    assert_string_equal(d->tensor[1].tensor, "kept");
+    assert_int_equal(d->note_count, 0);
+    assert_true(pare_diagnosis_db(d->exact, d->outputs) > 55); /* f16 rounds, too */
+    assert_true(pare_diagnosis_db(d->error, d->outputs) > 30);
+    for (int i = 0; i < d->finding_count; i++)
+        assert_true(d->finding[i].fault >= PARE_FAULT_WEIGHT);
+    assert_true(d->tensor[1].weight > 0);
+    pare_diagnosis_free(d);
+    pair_close(&p);
+}
+
+/* The node whose result is the input of the product. */
+static const pare_node *before_product(const pare_model *model, const char *name, int input)
+{
+    const pare_graph *g = model->graph;
+    for (int n = 0; n < g->node_count; n++)
+        if (!strcmp(g->node[n]->name, name)) return g->node[n]->in[input]->producer;
+    fail_msg("no node '%s'", name);
+    return NULL;
+}
+
+static void assert_mended(const pare_diagnosis *d, pare_fault fault, const char *tensor)
+{
+    assert_true(d->finding_count > 0);
+    assert_int_equal(d->finding[0].fault, fault);
+    if (tensor) assert_string_equal(d->finding[0].tensor, tensor);
+    assert_true(d->finding[0].applied);
+    assert_true(pare_diagnosis_db(d->mended, d->outputs) > 30);
+    assert_non_null(d->model);
+}
+
+static void a_clipped_range_between_f16_is_mended(void **state)
+{
+    pair p;
+    (void)state;
+    pair_open_as(&p, true);
+    rescale(&p, "kept", 0.125f);
+    pare_diagnosis *d = diagnosed(&p, true);
+    assert_mended(d, PARE_FAULT_CLIPPED, "kept");
+    const pare_node *dq = before_product(d->model, "second", 0);
+    assert_string_equal(dq->op_type, "DequantizeLinear");
+    assert_int_equal(dq->in[1]->dtype, PARE_f16);
+    assert_int_equal(dq->in[0]->producer->in[1]->dtype, PARE_f16);
+    pare_diagnosis_free(d);
+    pair_close(&p);
+}
+
+/* Its QuantizeLinear has an f32 scale, its DequantizeLinear the same number in f16. */
+static void a_clipped_range_of_an_f32_input_is_mended(void **state)
+{
+    pair p;
+    (void)state;
+    pair_open_as(&p, true);
+    rescale(&p, "x", 0.125f);
+    pare_diagnosis *d = diagnosed(&p, true);
+    assert_mended(d, PARE_FAULT_CLIPPED, "x");
+    const pare_node *dq = before_product(d->model, "first", 0);
+    const pare_node *q = dq->in[0]->producer;
+    assert_int_equal(dq->in[1]->dtype, PARE_f16);
+    assert_int_equal(q->in[1]->dtype, PARE_f32);
+    const float scale = pare_type(PARE_f16)->to_f32(dq->in[1]->data->data);
+    assert_memory_equal(&scale, q->in[1]->data->data, sizeof scale);
+    pare_diagnosis_free(d);
+    pair_close(&p);
+}
+
+static void a_wrong_weight_beside_f16_is_quantized_again(void **state)
+{
+    pair p;
+    (void)state;
+    pair_open_as(&p, true);
+    multiply(&p, before_product(p.g.model, "second", 1)->in[1]->name, 2, 0.25f);
+    pare_diagnosis *d = diagnosed(&p, true);
+    assert_mended(d, PARE_FAULT_OTHER_WEIGHT, NULL);
+    const pare_node *dq = before_product(d->model, "second", 1);
+    assert_string_equal(dq->op_type, "DequantizeLinear");
+    assert_int_equal(dq->in[1]->dtype, PARE_f16);
     pare_diagnosis_free(d);
     pair_close(&p);
 }
@@ -229,6 +325,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_healthy_model_has_no_fault),
         cmocka_unit_test(a_clipped_range_is_named_and_mended),
+        cmocka_unit_test(a_model_with_fp16_has_no_fault),
+        cmocka_unit_test(a_clipped_range_between_f16_is_mended),
+        cmocka_unit_test(a_clipped_range_of_an_f32_input_is_mended),
+        cmocka_unit_test(a_wrong_weight_beside_f16_is_quantized_again),
         cmocka_unit_test(the_same_with_any_threads),
         cmocka_unit_test(a_float_model_is_refused),
         cmocka_unit_test(memory_that_runs_out_is_said),

@@ -65,8 +65,7 @@ static pare_status fail_remote(pare_ctx *ctx, const pare_device_ranks *r, const 
     const int rank = r->options.rank;
     const double until = pare_seconds() + 3 + 0.25 * (rank < 12 ? rank : 12);
     while (pare_seconds() < until) pare_sleep_ms(50); /* a launcher's signals end no wait */
-    return PARE_FAIL(ctx, IO, "a process that shares the work is gone, NCCL says in rank %d: %s",
-                     rank, text);
+    return PARE_FAIL(ctx, IO, "a process that shares the work is gone, NCCL says: %s", text);
 }
 
 static pare_status fail_call(pare_ctx *ctx, pare_device_ranks *r, int status, const char *call)
@@ -76,9 +75,8 @@ static pare_status fail_call(pare_ctx *ctx, pare_device_ranks *r, int status, co
     give_up(r);
     if (status == PARE_NCCL_REMOTE_ERROR) return fail_remote(ctx, r, text);
     if (late)
-        return PARE_FAIL(ctx, IO, "%s did not end within %g seconds in rank %d", call,
-                         r->options.seconds, r->options.rank);
-    return PARE_FAIL(ctx, IO, "%s failed in rank %d: %s", call, r->options.rank, text);
+        return PARE_FAIL(ctx, IO, "%s did not end within %g seconds", call, r->options.seconds);
+    return PARE_FAIL(ctx, IO, "%s failed: %s", call, text);
 }
 
 static pare_status check(pare_ctx *ctx, pare_device_ranks *r, int status, const char *call)

@@ -41,6 +41,7 @@ static const rule rules[] = {
     {"LayerNormGrad", 3, ENDS_FIRST},
     {"ReduceSum", 1, ENDS_EITHER},
     {"ReduceMean", 1, ENDS_EITHER},
+    {"GlobalAveragePool", 1, ENDS_EITHER},
 };
 
 static bool is_short(pare_dtype type) { return type == PARE_f16 || type == PARE_bf16; }
