@@ -27,7 +27,7 @@ template <typename T, int BYTES>
 static __host__ __device__ inline stem_room room_of(const pare_cuda_gemm_args &p)
 {
     stem_room r;
-    const int lines = p.depth / (PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS);
+    const int lines = p.depth / PARE_CUDA_STEM_LINE;
     r.w_chunks = p.depth * BYTES / PARE_CUDA_CHUNK + 1;
     r.x_pixels = (TILE_PIXELS - 1) * p.in.stride[1] + PARE_CUDA_STEM_WINDOW;
     r.x_lines = (TILE_LINES - 1) * p.in.stride[0] + lines;
@@ -140,8 +140,7 @@ SIMT_INLINE void window_sum(accumulators<KIND, T> &sums, const pare_cuda_gemm_ar
         mine += pitch, ws += 2 * PARTS;
     };
     line_sum();
-    PARE_ROLLED for (int left = p.depth / (PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS) - 1;
-                     left > 0; left--) line_sum();
+    PARE_ROLLED for (int left = p.depth / PARE_CUDA_STEM_LINE - 1; left > 0; left--) line_sum();
 }
 
 /* --- Y --- */
@@ -276,8 +275,7 @@ bool pare_cuda_stem_takes(const pare_cuda_gemm_args *p)
     enum { MOST_ROOM = 96 << 10 };
     const tile_epilogue end = epilogue_of(*p);
     const bool is_8bit = pare_type_is_int8(p->x_type);
-    const int64_t window =
-        (int64_t)p->depth / (PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS) + p->in.stride[0] * 8;
+    const int64_t window = (int64_t)p->depth / PARE_CUDA_STEM_LINE + p->in.stride[0] * 8;
     if ((end != EPILOGUE_CLAMP && end != EPILOGUE_BOUNDS) || p->columns % stem_32::BN ||
         window > 1024 || p->in.stride[1] > 64)
         return false;
