@@ -13,7 +13,7 @@
    neighbouring filters, stored 16 bytes at once. Floats are compared as Y's type holds them, with
    their bias; a NaN is the largest. */
 #include "runtime/cuda/conv/conv_stem_pool.h"
-#include "runtime/cuda/gemm/gemm_tiles.cuh"
+#include "runtime/cuda/conv/conv_stem.cuh"
 
 enum {
     WARPS = 4,
@@ -26,7 +26,6 @@ enum {
     LINES = PARE_CUDA_STEM_WINDOW,  /* of a window, at most */
     STEP = 2 * APART,               /* lines of X from a step to the next: one of each warp */
     RING = 16,                      /* lines of X: those that a step reads and brings, at least */
-    LOT = 4,                        /* pixels that a lane reads at once */
     LINE = 32 * LOT,                /* pixels of X */
     AHEAD = 2                       /* lines that a block's beginning takes as long as */
 };
@@ -157,70 +156,6 @@ SIMT_INLINE strip_place place_of(const pare_cuda_gemm_args &p, const pare_cuda_s
 SIMT_INLINE int step_first(const pare_cuda_stem_pool &s, int line)
 {
     return line * APART - s.begin[0] + (s.kernel[0] == 3);
-}
-
-/* LOT pixels as they are read: of four channels each, or packed. */
-template <int PARTS> struct pixel_lot {
-    unsigned word[LOT * PARTS];
-    bool packed;
-};
-
-template <int PARTS, typename PART>
-SIMT_INLINE void pixels_read(const pare_cuda_gemm_args &p, const PART *line, int w,
-                             pixel_lot<PARTS> &lot)
-{
-    enum { BITS = 8 * PARTS, A_WORD = 4 / PARTS };
-    PARE_UNROLL for (int u = 0; u < LOT; u++)
-    {
-        const bool there = (unsigned)(w + u) < (unsigned)p.in.width;
-        PARE_UNROLL for (int c = 0; c < PARE_CUDA_STEM_CHANNELS; c++)
-        {
-            PART v = c < p.in.channels ? (PART)p.fill : (PART)0;
-            if (there && c < p.in.channels) v = line[(w + u) * p.in.pixel + c];
-            unsigned &word = lot.word[u * PARTS + c / A_WORD];
-            word = (c % A_WORD ? word : 0) | (unsigned)v << BITS * (c % A_WORD);
-        }
-    }
-}
-
-/* A lot of line h of X, which begins at `line`, from pixel w on. */
-template <int PARTS, typename PART>
-SIMT_INLINE void lot_read(const pare_cuda_gemm_args &p, const pare_cuda_stem_pool &s,
-                          const PART *line, int h, int w, pixel_lot<PARTS> &lot)
-{
-    lot.packed = false;
-    PARE_UNROLL for (int k = 0; k < LOT * PARTS; k++) lot.word[k] = p.fill;
-    if ((unsigned)h >= (unsigned)p.in.height || w <= -LOT || w >= p.in.width) return;
-    lot.packed = s.packed && w >= 0 && w + LOT <= p.in.width;
-    if (lot.packed) {
-        const unsigned *words = reinterpret_cast<const unsigned *>(line + w * 3);
-        PARE_UNROLL for (int k = 0; k < 3; k++)
-            vec_load<PARTS>(words, k * PARTS, 1, lot.word + k * PARTS);
-    } else {
-        pixels_read<PARTS>(p, line, w, lot);
-    }
-}
-
-/* Three numbers a pixel become four. Of bytes the fourth is any: its weights are 0. Of floats it is
-   0, as no number times 0 may be NaN. */
-SIMT_INLINE void lot_spread(unsigned (&v)[LOT])
-{
-    v[3] = v[2] >> 8;
-    v[2] = v[1] >> 16 | v[2] << 16;
-    v[1] = v[0] >> 24 | v[1] << 8;
-}
-SIMT_INLINE void lot_spread(unsigned (&v)[2 * LOT])
-{
-    v[7] = v[5] >> 16, v[6] = v[4] >> 16 | v[5] << 16;
-    v[5] = v[4] & 0xffff, v[4] = v[3];
-    v[3] = v[2] >> 16, v[2] = v[1] >> 16 | v[2] << 16;
-    v[1] &= 0xffff;
-}
-
-template <int PARTS> SIMT_INLINE void lot_store(pixel_lot<PARTS> &lot, unsigned *to)
-{
-    if (lot.packed) lot_spread(lot.word);
-    PARE_UNROLL for (int k = 0; k < PARTS; k++) vec_store<4>(to, 4 * k, lot.word + 4 * k);
 }
 
 /* --- sums --- */
@@ -414,7 +349,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     pixel_lot<PARTS> lot;
     PARE_ROLLED for (; h < top + lines; h += STEP, x += STEP * p.in.row)
     {
-        lot_read(p, s, x, h, w, lot);
+        lot_read(p, s.packed, x, h, w, lot);
         lot_store(lot, &room.x[h & (RING - 1)][lane * LOT * PARTS]);
     }
     const int position = left + lane / 4 * 2 + lane_swaps<PARTS>();
@@ -432,7 +367,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
         step_sums<KIND, FILTERS> sums;
         cell best[FILTERS / 8];
         unsigned made[WORDS];
-        lot_read(p, s, x, h, w, lot); /* behind the last step it is read and not used */
+        lot_read(p, s.packed, x, h, w, lot); /* behind the last step it is read and not used */
         step_sum<KIND, FILTERS, PARTS>(sums, p, words, room.w, top);
         sums_bound(sums, p, first, left);
         windows_pool<KIND, FILTERS>(sums, s, room.k.bias + mine, above, best);
@@ -470,8 +405,7 @@ void pare_cuda_stem_pool_set(const pare_cuda_gemm_args *p, pare_cuda_stem_pool *
     segments_set(s, (int64_t)s->images * s->strips * (p->columns / filters), BLOCKS);
     s->above = s->kernel[0] == 3 ? 0xffffffffu : 0;
     s->next = s->kernel[1] == 3 ? 4 : 0;
-    s->packed =
-        p->in.channels == 3 && p->in.pixel == 3 && p->in.row % LOT == 0 && p->in.image % LOT == 0;
+    s->packed = stem_is_packed(*p);
     s->by_strips = pare_cuda_fast_divisor_of(s->strips);
     s->by_segments = pare_cuda_fast_divisor_of(s->segments);
 }
