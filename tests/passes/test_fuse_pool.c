@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -176,9 +177,42 @@ static void others_stay_two_nodes(void **state)
     assert_false(joins(&eight, "c"));
 }
 
+/* Attributes of the node that the pass makes, each wrong once. */
+static void wrong_pools_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t v[4];
+        int count;
+        const char *message;
+    } cases[] = {
+        {"pool_kernel", {3}, 1, "pool_kernel must be 2 numbers from 1 on"},
+        {"pool_kernel", {3, 0}, 2, "pool_kernel must be 2 numbers from 1 on"},
+        {"pool_kernel", {3, 99}, 2, "a pool's window of 99 does not fit into 15"},
+        {"pool_strides", {0, 2}, 2, "pool_strides must be 2 numbers from 1 on"},
+        {"pool_pads", {1, 1, 1}, 3, "pool_pads must be 4 numbers from 0 on"},
+        {"pool_pads", {1, 1, 1, -1}, 4, "pool_pads must be 4 numbers from 0 on"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        graph_case g;
+        net_make(&g, &eight);
+        const pare_infer_options infer = {.fold = true};
+        assert_int_equal(pare_pass_infer(g.model, &infer), PARE_OK);
+        assert_int_equal(pare_pass_fuse_pool(g.model, NULL, 0), PARE_OK);
+        assert_int_equal(pare_node_set_ints(graph_value(&g, "y")->producer, cases[i].name,
+                                            cases[i].v, cases[i].count),
+                         PARE_OK);
+        assert_int_equal(pare_pass_infer(g.model, &infer), PARE_INPUT);
+        if (!strstr(g.ctx.message, cases[i].message)) fail_msg("case %zu: %s", i, g.ctx.message);
+        graph_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(first_convolutions_take_their_pool),
-                                       cmocka_unit_test(others_stay_two_nodes)};
+                                       cmocka_unit_test(others_stay_two_nodes),
+                                       cmocka_unit_test(wrong_pools_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
