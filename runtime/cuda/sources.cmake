@@ -39,6 +39,7 @@ set(CUDA
   conv/conv_float.cu
   conv/conv_grad_weight.cu
   conv/conv_stem.cu
+  conv/conv_stem_pool.cu
   conv/conv_tile.cu
   gemm/blas_epilogue.cu
   gemm/gemm.cu
@@ -66,6 +67,7 @@ set(CUDA_DEPENDENT
   unary.cu
   conv/conv_direct.cu
   conv/conv_stem.cu
+  conv/conv_stem_pool.cu
   gemm/gemm.cu
   gemm/gemm_half.cu
   gemm/gemm_int8.cu
@@ -83,6 +85,7 @@ set(CUDA_HOST
   comm/ranks.c
   conv/conv.c
   conv/conv_blas.c
+  conv/conv_pool.c
   device/dcgm.c
   device/dependent.c
   device/device.c

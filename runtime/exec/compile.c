@@ -108,6 +108,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     if (optimise) {
         PARE_TRY(pare_compile_fuse(m, o));
         if (!o->deterministic) PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
+        if (o->device || o->outline) PARE_TRY(pare_pass_fuse_pool(m, o->keep, o->keep_count));
     }
     if (!o->reference) {
         PARE_TRY(pare_pass_layout(m));

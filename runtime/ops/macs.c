@@ -4,6 +4,7 @@
 #include "runtime/ops/einsum.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/recurrent.h"
+#include "runtime/ops/window.h"
 
 static int64_t dim_of(const pare_value *v, int i)
 {
@@ -26,6 +27,19 @@ static int64_t filter_size(const pare_value *w)
 {
     int64_t all = w ? pare_shape_count(&w->shape) : -1, first = dim_of(w, 0);
     return all >= 0 && first > 0 ? all / first : -1;
+}
+
+/* Of what the convolution makes ahead of the pool. */
+static double conv_pool_macs(const pare_node *node)
+{
+    pare_window conv;
+    const pare_value *x = pare_node_in(node, 0), *w = pare_node_in(node, 1);
+    if (!x || !w || x->shape.rank != 4 || w->shape.rank != 4 ||
+        pare_window_read(node, &x->shape, w->shape.dim + 2, &conv) != PARE_OK)
+        return -1;
+    pare_value made = *node->out[0];
+    made.shape.dim[2] = conv.out[1], made.shape.dim[3] = conv.out[2];
+    return times(&made, filter_size(w));
 }
 
 /* softmax(Q K^T) V: (B..., L, D) x (B..., S, D) gives B L S, each of D; with (B..., S, E) B L E,
@@ -77,6 +91,7 @@ double pare_node_macs(const pare_node *node)
     case PARE_OP_Conv:
     case PARE_OP_ConvInteger:
     case PARE_OP_FusedConv: return times(y, filter_size(pare_node_in(node, 1)));
+    case PARE_OP_FusedConvPool: return conv_pool_macs(node);
     case PARE_OP_QLinearConv: return times(y, filter_size(pare_node_in(node, 3)));
     case PARE_OP_ConvTranspose: return times(a, filter_size(pare_node_in(node, 1)));
     case PARE_OP_Gemm:

@@ -107,6 +107,11 @@ bool pare_node_commutes_with_q(const pare_node *node);
 PARE_NODISCARD pare_status pare_pass_distribute_concat(pare_model *model, const char *const *keep,
                                                        int keep_count);
 
+/* A first convolution and the MaxPool that alone reads it become one node where the GPU's kernel
+   takes them (runtime/ops/conv_pool.h). Bytes stay equal. Shapes must be known. keep as above. */
+PARE_NODISCARD pare_status pare_pass_fuse_pool(pare_model *model, const char *const *keep,
+                                               int keep_count);
+
 /* Chooses N, H, W, C order for rank-4 tensors between nodes that like it and inserts pare.Reorder
    at the edges; graph inputs and outputs stay row-major. */
 PARE_NODISCARD pare_status pare_pass_layout(pare_model *model);

@@ -38,19 +38,20 @@ static void stem_tiles_agree(void **state)
         int64_t c, m, h, w, kh, kw, stride, pad;
     } cases[] = {
         {3, 64, 31, 38, 7, 7, 2, 3}, {1, 32, 20, 33, 3, 3, 1, 1}, {4, 96, 17, 45, 2, 8, 2, 0},
-        {3, 64, 40, 9, 5, 1, 3, 2},  {2, 128, 9, 70, 1, 6, 4, 1},
+        {3, 64, 40, 9, 5, 1, 3, 2},  {2, 128, 9, 70, 1, 6, 4, 1}, {3, 64, 24, 44, 7, 7, 2, 3},
+        {3, 32, 19, 64, 3, 3, 1, 1}, /* of the last two four pixels begin at words */
     };
     static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
     static const char *const acts[] = {"none", "relu", "clip"};
-    for (int i = 0; i < 40; i += apart()) {
+    for (int i = 0; i < 56; i += apart()) {
         kernel_case k;
         const pare_dtype t = types[i % 4];
-        const bool int8 = t == PARE_s8 || t == PARE_u8, plain = i / 20;
-        const int64_t stride = cases[i % 5].stride, pad = cases[i % 5].pad, m = cases[i % 5].m;
+        const bool int8 = t == PARE_s8 || t == PARE_u8, plain = i / 28;
+        const int64_t stride = cases[i % 7].stride, pad = cases[i % 7].pad, m = cases[i % 7].m;
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
         k.nhwc = true;
-        fused_inputs(&k, t, (int64_t[]){3, cases[i % 5].c, cases[i % 5].h, cases[i % 5].w},
-                     (int64_t[]){m, cases[i % 5].c, cases[i % 5].kh, cases[i % 5].kw},
+        fused_inputs(&k, t, (int64_t[]){3, cases[i % 7].c, cases[i % 7].h, cases[i % 7].w},
+                     (int64_t[]){m, cases[i % 7].c, cases[i % 7].kh, cases[i % 7].kw},
                      i % 3 ? m : 1);
         case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
         case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);

@@ -501,9 +501,64 @@ static void stems_are_the_backends(void **state)
     }
 }
 
+/* A first convolution of 3 channels with a pool behind it, whose windows are so far apart. */
+static pare_roofline *pooled(graph_case *g, pare_dtype type, int64_t filters, int64_t apart)
+{
+    static const char w[64 * 3 * 49 * 2];
+    const pare_gpu_spec *h200;
+    pare_roofline *r;
+    pare_value *weights;
+    const bool int8 = type == PARE_u8;
+    graph_open(g, 17);
+    graph_input(g, "x", type, 4, (int64_t[]){8, 3, 224, 224});
+    assert_int_equal(pare_init_new(g->model->graph, &weights, "w", int8 ? PARE_s8 : type, 4,
+                                   (int64_t[]){filters, 3, 7, 7}, w),
+                     PARE_OK);
+    pare_node *conv = graph_node(g, "FusedConv", "x w", "c"),
+              *pool = graph_node(g, "MaxPool", "c", "y");
+    conv->domain = PARE_DOMAIN;
+    assert_int_equal(pare_node_set_ints(conv, "strides", (int64_t[]){2, 2}, 2), PARE_OK);
+    assert_int_equal(pare_node_set_ints(conv, "pads", (int64_t[]){3, 3, 3, 3}, 4), PARE_OK);
+    assert_int_equal(pare_node_set_string(conv, "activation", "relu"), PARE_OK);
+    assert_int_equal(pare_node_set_ints(pool, "kernel_shape", (int64_t[]){3, 3}, 2), PARE_OK);
+    assert_int_equal(pare_node_set_ints(pool, "strides", (int64_t[]){apart, apart}, 2), PARE_OK);
+    assert_int_equal(pare_node_set_ints(pool, "pads", (int64_t[]){1, 1, 1, 1}, 4), PARE_OK);
+    graph_output(g, "y");
+    assert_int_equal(pare_gpu_spec_find(&g->ctx, &h200, "h200"), PARE_OK);
+    if (pare_roofline_new(&g->ctx, &r, g->model, NULL, 0, h200) != PARE_OK)
+        fail_msg("%s", g->ctx.message);
+    return r;
+}
+
+/* Y is (8, filters, 56, 56); a packed filter has 7 lines of 8 pixels of 4 channels. */
+static void a_first_convolution_takes_its_pool(void **state)
+{
+    (void)state;
+    static const pare_dtype types[] = {PARE_u8, PARE_f16, PARE_bf16};
+    for (int i = 0; i < 6; i++) {
+        graph_case one, two_steps;
+        const double size = i % 3 ? 2 : 1, filters = i / 3 ? 64 : 32;
+        pare_roofline *r = pooled(&one, types[i % 3], (int64_t)filters, 2),
+                      *apart = pooled(&two_steps, types[i % 3], (int64_t)filters, 1);
+        const pare_roofline_step *s = step_of(r, "FusedConvPool");
+        assert_string_equal(s->kernel, "conv_stem_pool");
+        assert_true(s->known && s->launches == 1 && s->seconds > 0);
+        near(s->bytes, size * (8 * (3 * 224 * 224 + filters * 56 * 56) + filters * 7 * 32));
+        near(s->macs, 8 * filters * 112 * 112 * 147);
+        assert_int_equal(s->seconds_f16 > 0, i % 3 == 0);
+        assert_string_equal(step_of(apart, "FusedConv")->kernel, "conv_stem");
+        assert_true(s->seconds < step_of(apart, "FusedConv")->seconds);
+        pare_roofline_free(r);
+        pare_roofline_free(apart);
+        graph_close(&one);
+        graph_close(&two_steps);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_first_convolution_takes_its_pool),
         cmocka_unit_test(waves_are_counted),
         cmocka_unit_test(the_longest_bounds_a_step),
         cmocka_unit_test(training_is_tiles),

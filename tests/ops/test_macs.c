@@ -26,6 +26,14 @@ static const row rows[] = {
     /* 4 groups: 12 x 3 x 3 outputs, 2 x 3 x 3 each */
     {"Conv", "", 2, {{4, 1, 8, 5, 5}, {4, 12, 2, 3, 3}}, {4, 1, 12, 3, 3}, NULL, 108 * 18},
     {"FusedConv", "pare", 2, {{4, 1, 8, 5, 5}, {4, 12, 2, 3, 3}}, {4, 1, 12, 3, 3}, NULL, 108 * 18},
+    /* 1 x 8 x 8 positions of 16 filters ahead of the pool */
+    {"FusedConvPool",
+     "pare",
+     2,
+     {{4, 1, 3, 10, 10}, {4, 16, 3, 3, 3}},
+     {4, 1, 16, 4, 4},
+     NULL,
+     1024 * 27},
     {"ConvInteger", "", 2, {{3, 2, 1, 6}, {3, 4, 1, 3}}, {3, 2, 4, 4}, NULL, 32 * 3},
     {"QLinearConv",
      "",

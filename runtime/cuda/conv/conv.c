@@ -237,10 +237,8 @@ void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const p
     }
 }
 
-/* First convolutions, of few channels: filters in the order of lines, `line` numbers apart,
-   neighbours, PARE_CUDA_STEM_CHANNELS channels. */
-static void stem_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
-                      const pare_cuda_gemm_args *p, int64_t line)
+void pare_cuda_stem_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
+                         const pare_cuda_gemm_args *p, int64_t line)
 {
     int64_t row, pixel;
     pare_cuda_plane_strides(w, &row, &pixel);
@@ -251,11 +249,9 @@ static void stem_pack(const pare_view *w, const pare_conv_args *a, const pare_cu
                                    m * w->stride[0] + h * row + l * pixel, w->stride[1], a->cg);
 }
 
-enum { STEM_LINE = PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS };
-
 static void stem_set(const pare_conv_args *a, pare_cuda_gemm_args *p)
 {
-    p->depth = (int)a->win.kernel[1] * STEM_LINE;
+    p->depth = (int)a->win.kernel[1] * PARE_CUDA_STEM_LINE;
     p->w_row = pare_cuda_pitch(p->depth, p->x_type);
     pare_cuda_stem_tiles(p);
 }
@@ -375,9 +371,9 @@ static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cud
     pare_cuda_epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
     PARE_TRY(pare_cuda_prepack_open(prep, &s->p, way, &k));
     if (way == PARE_CUDA_STEM)
-        stem_pack(&prep->in[1], &a, &k, &s->p, STEM_LINE);
+        pare_cuda_stem_pack(&prep->in[1], &a, &k, &s->p, PARE_CUDA_STEM_LINE);
     else if (way == PARE_CUDA_WIDENED)
-        stem_pack(&prep->in[1], &a, &k, &s->p, s->p.in.kernel_width * s->p.in.channels);
+        pare_cuda_stem_pack(&prep->in[1], &a, &k, &s->p, s->p.in.kernel_width * s->p.in.channels);
     else
         pare_cuda_filters_pack(&prep->in[1], &a, &k, &s->p);
     return pare_cuda_prepack_close(prep, s, &k,

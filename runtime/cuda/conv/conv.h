@@ -22,6 +22,11 @@ bool pare_cuda_conv_read(const pare_prep *prep, pare_conv_args *a, pare_cuda_gem
 void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
                             const pare_cuda_gemm_args *p);
 
+/* The same of first convolutions, of few channels: lines of the window, `line` numbers apart,
+   neighbours, PARE_CUDA_STEM_CHANNELS channels. */
+void pare_cuda_stem_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
+                         const pare_cuda_gemm_args *p, int64_t line);
+
 /* What a node of a convolution makes of the two others: Conv, ConvGradInput, ConvGradWeight. */
 typedef enum pare_cuda_conv_makes {
     PARE_CUDA_CONV_Y,  /* of x, w and, where there is one, bias */

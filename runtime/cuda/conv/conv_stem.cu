@@ -5,8 +5,7 @@
    neighbours, or four of 16 bits, are what one instruction takes of depth: a lane reads its words
    where they are, and nothing is copied for each tap. A line of the window is eight pixels of
    depth, whose last ones have weights of 0, and of floats are 0 themselves. */
-#include "runtime/cuda/conv/conv_stem.h"
-#include "runtime/cuda/gemm/gemm_tiles.cuh"
+#include "runtime/cuda/conv/conv_stem.cuh"
 
 enum { TILE_LINES = 8, TILE_PIXELS = 16, BLOCKS = 4 /* that an SM should hold */ };
 typedef tile_of<4, 1, 2, 8> stem_64;
@@ -27,9 +26,11 @@ template <typename T, int BYTES>
 static __host__ __device__ inline stem_room room_of(const pare_cuda_gemm_args &p)
 {
     stem_room r;
-    const int lines = p.depth / (PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS);
+    const int lines = p.depth / PARE_CUDA_STEM_LINE;
     r.w_chunks = p.depth * BYTES / PARE_CUDA_CHUNK + 1;
-    r.x_pixels = (TILE_PIXELS - 1) * p.in.stride[1] + PARE_CUDA_STEM_WINDOW;
+    /* lots, the first of which may begin up to three pixels ahead */
+    r.x_pixels =
+        ((TILE_PIXELS - 1) * p.in.stride[1] + PARE_CUDA_STEM_WINDOW + 2 * (LOT - 1)) / LOT * LOT;
     r.x_lines = (TILE_LINES - 1) * p.in.stride[0] + lines;
     r.x = T::BN * r.w_chunks * PARE_CUDA_CHUNK;
     r.start = (r.x + r.x_lines * r.x_pixels * PARE_CUDA_STEM_CHANNELS * BYTES + 15) & ~15;
@@ -67,39 +68,21 @@ SIMT_INLINE void weights_bring(const pare_cuda_gemm_args &p, const operands &o, 
     simt_cp_async_commit();
 }
 
-/* Each pixel's channels in words of its own. Beside the picture X is `fill`; channels that it has
-   not are 0. A thread reads some of its pixels before it stores the first. */
-template <typename T, typename PART, typename WORD>
+template <typename T, int PARTS, typename PART>
 SIMT_INLINE void pixels_bring(const pare_cuda_gemm_args &p, const operands &o, const stem_place &at,
-                              const stem_room &r, const pare_cuda_fast_divisor &by_pixels, WORD *to)
+                              const stem_room &r, const pare_cuda_fast_divisor &by_lots,
+                              bool packed, unsigned *to)
 {
-    enum { AT_ONCE = 4, CHANNELS = PARE_CUDA_STEM_CHANNELS };
     const int top = at.line * p.in.stride[0] - p.in.begin[0],
-              left = at.pixel * p.in.stride[1] - p.in.begin[1], count = r.x_lines * r.x_pixels;
+              left = (at.pixel * p.in.stride[1] - p.in.begin[1]) & ~(LOT - 1),
+              lots = r.x_pixels / LOT, count = r.x_lines * lots;
     const PART *x = reinterpret_cast<const PART *>(o.x) + at.n * p.in.image;
-    PARE_ROLLED for (int first = (int)threadIdx.x; first < count; first += AT_ONCE * T::THREADS)
+    PARE_ROLLED for (int i = (int)threadIdx.x; i < count; i += T::THREADS)
     {
-        PART part[AT_ONCE][CHANNELS];
-        PARE_UNROLL for (int u = 0; u < AT_ONCE; u++)
-        {
-            const int i = first + u * T::THREADS, line = fast_divide(i, by_pixels);
-            const int h = top + line, w = left + i - line * r.x_pixels;
-            const PART *pixel = x + h * p.in.row + w * p.in.pixel;
-            const bool there = i < count && (unsigned)h < (unsigned)p.in.height &&
-                               (unsigned)w < (unsigned)p.in.width;
-            PARE_UNROLL for (int c = 0; c < CHANNELS; c++)
-            {
-                part[u][c] = c < p.in.channels ? (PART)p.fill : (PART)0;
-                if (there && c < p.in.channels) part[u][c] = pixel[c];
-            }
-        }
-        PARE_UNROLL for (int u = 0; u < AT_ONCE; u++)
-        {
-            WORD v = 0;
-            PARE_UNROLL for (int c = 0; c < CHANNELS; c++) v |= (WORD)part[u][c]
-                                                                << 8 * (int)sizeof(PART) * c;
-            if (first + u * T::THREADS < count) to[first + u * T::THREADS] = v;
-        }
+        const int line = fast_divide(i, by_lots), h = top + line;
+        pixel_lot<PARTS> lot;
+        lot_read(p, packed, x + h * p.in.row, h, left + (i - line * lots) * LOT, lot);
+        lot_store(lot, to + i * LOT * PARTS);
     }
 }
 
@@ -115,7 +98,8 @@ SIMT_INLINE void window_sum(accumulators<KIND, T> &sums, const pare_cuda_gemm_ar
     const int lane = (int)threadIdx.x & 31, first = (int)threadIdx.x / 32 * T::TM;
     const int pitch = r.x_pixels * PARTS, line = p.in.stride[0] * pitch,
               far = 8 * p.in.stride[1] * PARTS;
-    const unsigned *mine = x + first * line + (lane >> 2) * p.in.stride[1] * PARTS + (lane & 3);
+    const unsigned *mine = x + first * line + (-p.in.begin[1] & (LOT - 1)) * PARTS +
+                           (lane >> 2) * p.in.stride[1] * PARTS + (lane & 3);
     const uint4 *ws = w + ((lane & 7) + (lane >> 4) * 8) * r.w_chunks + (lane >> 3 & 1);
     /* floats behind the window are 0: an infinity there is in no sum */
     unsigned inside[PARTS][2];
@@ -140,8 +124,7 @@ SIMT_INLINE void window_sum(accumulators<KIND, T> &sums, const pare_cuda_gemm_ar
         mine += pitch, ws += 2 * PARTS;
     };
     line_sum();
-    PARE_ROLLED for (int left = p.depth / (PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS) - 1;
-                     left > 0; left--) line_sum();
+    PARE_ROLLED for (int left = p.depth / PARE_CUDA_STEM_LINE - 1; left > 0; left--) line_sum();
 }
 
 /* --- Y --- */
@@ -167,7 +150,8 @@ SIMT_INLINE void positions_store(const pare_cuda_gemm_args &p, char *y, const ch
 
 template <int KIND, typename T, int END>
 static __global__ void __launch_bounds__(T::THREADS, BLOCKS)
-    stem_tile(pare_cuda_gemm_args p, tile_clamp clamp, int tiles, pare_cuda_fast_divisor by_pixels)
+    stem_tile(pare_cuda_gemm_args p, tile_clamp clamp, int tiles, pare_cuda_fast_divisor by_lots,
+              bool packed)
 {
     typedef typename kind_of<KIND>::sum sum;
     typedef typename kind_of<KIND>::element element;
@@ -184,12 +168,8 @@ static __global__ void __launch_bounds__(T::THREADS, BLOCKS)
     {
         accumulators<KIND, T> sums;
         const stem_place at = place_of(p, tile);
-        if constexpr (BYTES == 1)
-            pixels_bring<T, uint8_t, uint32_t>(p, o, at, r, by_pixels,
-                                               reinterpret_cast<uint32_t *>(room + r.x));
-        else
-            pixels_bring<T, uint16_t, uint64_t>(p, o, at, r, by_pixels,
-                                                reinterpret_cast<uint64_t *>(room + r.x));
+        pixels_bring<T, PARTS, typename word_part<BYTES>::type>(
+            p, o, at, r, by_lots, packed, reinterpret_cast<unsigned *>(room + r.x));
         simt_cp_async_wait<0>();
         if constexpr (BYTES == 1) {
             accumulators_start(sums, (int)(0u - (unsigned)mine.shift),
@@ -240,7 +220,8 @@ static cudaError_t stem_launch(const pare_cuda_gemm_args *p, const tile_clamp &c
     if (error != cudaSuccess) return error;
     PARE_LAUNCH_DEPENDENT(kernel, dim3(blocks_of(tiles), (unsigned)(p->columns / T::BN)),
                           dim3(T::THREADS), (size_t)r.all, stream, *p, clamp, tiles,
-                          pare_cuda_fast_divisor_of(r.x_pixels));
+                          pare_cuda_fast_divisor_of(r.x_pixels / LOT),
+                          stem_is_packed(*p) && (uintptr_t)p->x % PARE_CUDA_CHUNK == 0);
     return cudaGetLastError();
 }
 
@@ -276,8 +257,7 @@ bool pare_cuda_stem_takes(const pare_cuda_gemm_args *p)
     enum { MOST_ROOM = 96 << 10 };
     const tile_epilogue end = epilogue_of(*p);
     const bool is_8bit = pare_type_is_int8(p->x_type);
-    const int64_t window =
-        (int64_t)p->depth / (PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS) + p->in.stride[0] * 8;
+    const int64_t window = (int64_t)p->depth / PARE_CUDA_STEM_LINE + p->in.stride[0] * 8;
     if ((end != EPILOGUE_CLAMP && end != EPILOGUE_BOUNDS) || p->columns % stem_32::BN ||
         window > 1024 || p->in.stride[1] > 64)
         return false;

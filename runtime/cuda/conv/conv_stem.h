@@ -11,8 +11,9 @@ extern "C" {
 #endif
 
 enum {
-    PARE_CUDA_STEM_WINDOW = 8
-}; /* pixels of a line of the window, with weights of 0 at its end */
+    PARE_CUDA_STEM_WINDOW = 8, /* pixels of a line of the window, with weights of 0 at its end */
+    PARE_CUDA_STEM_LINE = PARE_CUDA_STEM_WINDOW * PARE_CUDA_STEM_CHANNELS
+};
 
 /* Of a convolution of one group, up to PARE_CUDA_STEM_CHANNELS channels that are together, windows
    of at most PARE_CUDA_STEM_WINDOW pixels across and dilation 1: has the kernel its epilogue, its

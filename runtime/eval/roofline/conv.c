@@ -115,13 +115,13 @@ static bool is_narrow(const conv *c, const pare_gpu_product *p)
            c->a->win.dilation[2] == 1 && c->prep->in[0].rank <= 4;
 }
 
-enum { LINES = 8, PIXELS = 16 /* a tile's positions of Y */ };
+enum { LINES = 8, PIXELS = 16 /* a tile's positions of Y */, LOT = 4 /* pixels read at once */ };
 
-/* Pixels of X that a tile reads. */
-static double tile_pixels(const pare_window *w)
+/* Lots of X that a tile reads; the first pixel of a line may be any of its lot. */
+static double tile_lots(const pare_window *w)
 {
     return (double)((LINES - 1) * w->stride[1] + w->kernel[1]) *
-           (double)((PIXELS - 1) * w->stride[2] + WINDOW);
+           (double)(((PIXELS - 1) * w->stride[2] + WINDOW + 2 * (LOT - 1)) / LOT);
 }
 
 /* Bytes of shared memory: 64 filters, pixels, what sums begin with, and the tile of Y. */
@@ -130,8 +130,8 @@ static double tile_room(const conv *c)
     enum { FILTERS = 64, TILE = LINES * PIXELS };
     const double size = bytes_of(c->type), pixel = STEM_CHANNELS * size;
     const double filter = (double)c->a->win.kernel[1] * WINDOW * pixel + CHUNK;
-    return FILTERS * filter + ceil(tile_pixels(&c->a->win) * pixel / CHUNK) * CHUNK +
-           3.0 * FILTERS * sizeof(float) + TILE * (FILTERS + CHUNK) * size;
+    return FILTERS * filter + tile_lots(&c->a->win) * LOT * pixel + 3.0 * FILTERS * sizeof(float) +
+           TILE * (FILTERS + CHUNK) * size;
 }
 
 /* Has the kernel of its own (conv.c, stem_fits; conv_stem.cu) its window, filters and epilogue? */
@@ -154,13 +154,15 @@ static bool is_widened(const conv *c, const pare_gpu_product *p)
 }
 
 /* A tile of 8 lines of 16 positions brings its pixels, then sums a line of the window at a time.
-   The loop that brings them is in the counts twice. */
+   The loop that brings them is in the counts twice: for pixels of three numbers that four words
+   begin at, and for all others, which it reads one by one. */
 static void tiles_predict(const conv *c, const pare_gpu_product *p, pare_roofline_step *out)
 {
     enum {
         WARPS = 4,
-        AT_ONCE = 4,
-        BRING = 177 /* instructions of a turn */
+        BOTH = 310,   /* instructions of the two */
+        TURN = 55,    /* of a turn of the first */
+        SINGLE = 105, /* more of the second */
     };
     char name[96];
     pare_sass row;
@@ -170,22 +172,22 @@ static void tiles_predict(const conv *c, const pare_gpu_product *p, pare_rooflin
     snprintf(name, sizeof name, "_Z9stem_tileILi%dE7tile_ofILi4ELi1ELi2ELi%dEELi%dE", (int)c->type,
              (int)columns / 8, p->bounds ? 4 : 0);
     if (!pare_sass_find(c->m->counts, name, &row)) return;
-    const double turns =
-        ceil(tile_pixels(w) / (WARPS * WARP * AT_ONCE)); /* of the loop that brings them */
-    const pare_gpu_grid g = {.blocks = (double)c->a->n * ceil((double)w->out[1] / LINES) *
-                                       ceil((double)w->out[2] / PIXELS) * (double)c->a->m / columns,
-                             .resident = row.blocks,
-                             .warps = WARPS,
-                             .ahead = row.all - row.loop - row.behind + (turns - 2) * BRING,
-                             .steps = lines,
-                             .step = row.loop,
-                             .behind = row.behind,
-                             .tensor = 2 * columns / 8 * 16 * 8 * 32,
-                             .reached = c->m->spec->reached,
-                             .rate = PARE_MMA_SYNC *
-                                     (size == 1 ? c->m->spec->macs_s8 : c->m->spec->macs_f16),
-                             /* words of 128 bytes a warp, ldmatrix of 512 */
-                             .shared = WARPS * size * (2 * 4 * 128 + columns / 16 * 512)};
+    const double turns = ceil(tile_lots(w) / (WARPS * WARP)); /* of the loop that brings them */
+    const bool packed = c->a->cg == 3 && w->in[2] % LOT == 0;
+    const pare_gpu_grid g = {
+        .blocks = (double)c->a->n * ceil((double)w->out[1] / LINES) *
+                  ceil((double)w->out[2] / PIXELS) * (double)c->a->m / columns,
+        .resident = row.blocks,
+        .warps = WARPS,
+        .ahead = row.all - row.loop - row.behind - BOTH + turns * (TURN + (packed ? 0 : SINGLE)),
+        .steps = lines,
+        .step = row.loop,
+        .behind = row.behind,
+        .tensor = 2 * columns / 8 * 16 * 8 * 32,
+        .reached = c->m->spec->reached,
+        .rate = PARE_MMA_SYNC * (size == 1 ? c->m->spec->macs_s8 : c->m->spec->macs_f16),
+        /* words of 128 bytes a warp, ldmatrix of 512 */
+        .shared = WARPS * size * (2 * 4 * 128 + columns / 16 * 512)};
     const double bytes =
         x_bytes(c) + (double)c->a->m * lines * WINDOW * STEM_CHANNELS * size + size_beside(c);
     pare_step_close(c->m->spec, pare_gpu_grid_seconds(c->m->spec, &g, out), bytes, out);

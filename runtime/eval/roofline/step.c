@@ -126,6 +126,8 @@ static pare_status kernel_predict(const pare_roofline_maker *m, const pare_prep 
     pare_status st = PARE_OK;
     if (op == PARE_OP_Conv || op == PARE_OP_FusedConv)
         st = conv_predict(m, prep, op, out, &read);
+    else if (op == PARE_OP_FusedConvPool)
+        st = pare_conv_pool_predict(m, prep, out, &read);
     else if (is_product(op))
         st = pare_matmul_predict(m, prep, out, &read);
     else if (op == PARE_OP_FusedAttention)
