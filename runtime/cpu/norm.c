@@ -10,6 +10,7 @@
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/norm.h"
 
 #include <math.h>
 #include <string.h>
@@ -156,8 +157,19 @@ static void layer_row(const pare_call *c, int64_t r, int64_t n, const float *sca
     if (type != PARE_f32) pare_narrow((uint16_t *)c->out[0].data + r * n, buffer, type, n, 1);
 }
 
-/* Scale or bias as f32: its own memory, or widened to buffer. */
-static const float *layer_factor(const pare_call *c, int i, float *buffer)
+bool pare_layer_factors_fit(const pare_prep *p, int axis, pare_dtype other)
+{
+    const pare_view *x = &p->in[0];
+    for (int i = 1; i < p->in_count && i < 3; i++) {
+        const pare_view *f = &p->in[i];
+        if (f->dtype && ((f->dtype != x->dtype && f->dtype != other) || !pare_view_rowmajor(f) ||
+                         !pare_norm_factor_is_row(x->dim, x->rank, axis, f->dim, f->rank)))
+            return false;
+    }
+    return true;
+}
+
+const float *pare_layer_factor(const pare_call *c, int i, float *buffer)
 {
     if (i >= c->in_count || !c->in[i].dtype) return NULL;
     if (c->in[i].dtype == PARE_f32) return c->in[i].data;
@@ -174,8 +186,8 @@ static pare_status vec_layer_norm_run(const pare_call *c)
     for (int i = s->axis; i < c->in[0].rank; i++) n *= c->in[0].dim[i];
     int64_t rows = n ? pare_view_count(&c->in[0]) / n : 0;
     float *buffer = c->in[0].dtype == PARE_f32 ? NULL : c->scratch; /* scale, bias, rows */
-    const float *scale = layer_factor(c, 1, buffer);
-    const float *bias = layer_factor(c, 2, buffer ? buffer + n : NULL);
+    const float *scale = pare_layer_factor(c, 1, buffer);
+    const float *bias = pare_layer_factor(c, 2, buffer ? buffer + n : NULL);
     int parts = c->threads > 1 && rows * n > 1 << 15 ? c->threads : 1;
 #pragma omp parallel for num_threads(parts) schedule(static) if (parts > 1)
     for (int t = 0; t < parts; t++)
@@ -211,13 +223,7 @@ static bool vec_layer_norm_can(const pare_prep *p)
         if (p->out[i].dtype && (p->out[i].dtype != want || !pare_view_rowmajor(&p->out[i])))
             return false;
     }
-    int64_t n = 1;
-    for (int i = (int)axis; i < x->rank; i++) n *= x->dim[i];
-    for (int i = 1; i < p->in_count && i < 3; i++)
-        if (p->in[i].dtype && (p->in[i].dtype != x->dtype || !pare_view_rowmajor(&p->in[i]) ||
-                               pare_view_count(&p->in[i]) != n))
-            return false;
-    return pare_view_rowmajor(x);
+    return pare_layer_factors_fit(p, (int)axis, x->dtype) && pare_view_rowmajor(x);
 }
 
 static const pare_kernel vec_layer_norm = {.name = "vec_layer_norm",

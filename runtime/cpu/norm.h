@@ -25,6 +25,11 @@ pare_norm_stats pare_norm_stats_of(const pare_view *region, int64_t base, double
 /* LayerNormalization of a row of n neighbours: y and x may be the same; bias may be NULL. */
 pare_norm_stats pare_layer_norm_row(float *y, const float *x, const float *scale, const float *bias,
                                     int64_t n, const pare_norm *norm);
+/* Are scale and bias dense rows, of x's type or the other one? */
+bool pare_layer_factors_fit(const pare_prep *p, int axis, pare_dtype other);
+/* Scale or bias, inputs 1 and 2, as f32: its own memory, or widened to buffer; NULL: it is absent.
+ */
+const float *pare_layer_factor(const pare_call *c, int i, float *buffer);
 /* Of n neighbours. */
 pare_norm_stats pare_norm_stats_f32(const float *x, int64_t n, double epsilon, bool centred);
 

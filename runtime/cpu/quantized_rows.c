@@ -14,14 +14,17 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 32 }; /* that are worked on at a time */
+/* Rows that are worked on at a time, no more than these, and their numbers, if one row has not
+   more; numbers that one thread makes. */
+enum { ROWS = 32, NUMBERS = 1 << 14, ALONE = 1 << 15 };
 
 typedef struct quantized_rows {
     pare_norm norm; /* axis: where rows begin */
     bool softmax;
     float scale, zero;
     pare_dtype to;
-    int64_t n; /* of a row */
+    int64_t n;         /* of a row */
+    int64_t at_a_time; /* rows */
 } quantized_rows;
 
 static pare_status rows_prepare(pare_prep *p)
@@ -119,23 +122,14 @@ static bool plain_can(const pare_prep *p)
 
 /* --- dense rows --- */
 
-/* Scale or bias as f32: its own memory, or widened to buffer. */
-static const float *factor_of(const pare_call *c, int i, float *buffer)
-{
-    if (i >= c->in_count || !c->in[i].dtype) return NULL;
-    if (c->in[i].dtype == PARE_f32) return c->in[i].data;
-    pare_widen(buffer, c->in[i].data, c->in[i].dtype, pare_view_count(&c->in[i]), 1);
-    return buffer;
-}
-
 static void rows_run(const pare_call *c, int64_t first, int64_t last, const float *const factor[2],
                      float *buffer)
 {
     const quantized_rows *s = c->state;
     const int64_t n = s->n;
     const pare_dtype type = c->in[0].dtype;
-    for (int64_t r = first; r < last; r += ROWS) {
-        const int64_t rows = last - r < ROWS ? last - r : ROWS;
+    for (int64_t r = first; r < last; r += s->at_a_time) {
+        const int64_t rows = last - r < s->at_a_time ? last - r : s->at_a_time;
         if (type == PARE_f32)
             memcpy(buffer, (const float *)c->in[0].data + r * n,
                    (size_t)(rows * n) * sizeof *buffer);
@@ -155,39 +149,36 @@ static pare_status dense_run(const pare_call *c)
     const quantized_rows *s = c->state;
     const int64_t n = s->n, rows = n ? pare_view_count(&c->in[0]) / n : 0;
     float *buffer = c->scratch; /* scale, bias, rows of each thread */
-    const float *const factor[2] = {factor_of(c, 1, buffer), factor_of(c, 2, buffer + n)};
-    const int parts = c->threads > 1 && rows * n > 1 << 15 ? c->threads : 1;
+    const float *const factor[2] = {pare_layer_factor(c, 1, buffer),
+                                    pare_layer_factor(c, 2, buffer + n)};
+    const int parts = c->threads > 1 && rows * n > ALONE ? c->threads : 1;
 #pragma omp parallel for num_threads(parts) schedule(static) if (parts > 1)
     for (int t = 0; t < parts; t++)
         rows_run(c, rows * t / parts, rows * (t + 1) / parts, factor,
-                 buffer + (2 + (int64_t)t * ROWS) * n);
+                 buffer + (2 + (int64_t)t * s->at_a_time) * n);
     return PARE_OK;
 }
 
 static pare_status dense_prepare(pare_prep *p)
 {
     PARE_TRY(rows_prepare(p));
-    const size_t n = (size_t)((const quantized_rows *)p->state)->n;
-    p->scratch = sizeof(float) * n * (2 + ROWS * (size_t)p->threads);
+    quantized_rows *s = p->state;
+    const int64_t rows = s->n ? pare_view_count(&p->in[0]) / s->n : 0;
+    const int threads = rows * s->n > ALONE ? p->threads : 1;
+    const int64_t each = (rows + threads - 1) / threads;
+    s->at_a_time = s->n < NUMBERS / ROWS ? ROWS : s->n < NUMBERS ? NUMBERS / s->n : 1;
+    if (s->at_a_time > each) s->at_a_time = each > 1 ? each : 1;
+    p->scratch = sizeof(float) * (size_t)s->n * (2 + (size_t)s->at_a_time * (size_t)threads);
     return PARE_OK;
 }
 
-/* Scale and bias have one number for each of a row. */
 static bool dense_can(const pare_prep *p)
 {
     const pare_view *x = &p->in[0];
     int64_t axis = !strcmp(p->node->op_type, "QSoftmax") ? -1 : pare_node_int(p->node, "axis", -1);
-    int64_t n = 1;
     if (axis < 0) axis += x->rank;
-    if (!plain_can(p) || axis < 0 || axis >= x->rank || !pare_view_rowmajor(x) ||
-        !pare_view_rowmajor(&p->out[0]))
-        return false;
-    for (int i = (int)axis; i < x->rank; i++) n *= x->dim[i];
-    for (int i = 1; i < p->in_count && i < 3; i++)
-        if (p->in[i].dtype && ((p->in[i].dtype != x->dtype && p->in[i].dtype != PARE_f32) ||
-                               !pare_view_rowmajor(&p->in[i]) || pare_view_count(&p->in[i]) != n))
-            return false;
-    return true;
+    return plain_can(p) && axis >= 0 && axis < x->rank && pare_view_rowmajor(x) &&
+           pare_view_rowmajor(&p->out[0]) && pare_layer_factors_fit(p, (int)axis, PARE_f32);
 }
 
 static const pare_kernel dense_rows = {

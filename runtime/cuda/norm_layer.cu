@@ -12,6 +12,7 @@
 #include "runtime/cuda/device/rows.cuh"
 #include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/norm.h"
 
 /* The type of scale and bias. */
 template <bool WIDE> SIMT_INLINE pare_dtype factors_type(const pare_cuda_rows &r)
@@ -164,11 +165,12 @@ static pare_status axis_read(const pare_prep *p, int *axis)
 }
 
 /* type: of the other factor, which is the same. */
-static bool factor_fits(const pare_prep *p, int i, pare_dtype type, int64_t n)
+static bool factor_fits(const pare_prep *p, int i, pare_dtype type, int axis)
 {
-    return i >= p->in_count || !p->in[i].dtype ||
-           (p->in[i].dtype == type && pare_view_count(&p->in[i]) == n &&
-            pare_view_rowmajor(&p->in[i]));
+    const pare_view *x = &p->in[0], *f = &p->in[i];
+    return i >= p->in_count || !f->dtype ||
+           (f->dtype == type && pare_view_rowmajor(f) &&
+            pare_norm_factor_is_row(x->dim, x->rank, axis, f->dim, f->rank));
 }
 
 static int64_t row_length(const pare_view *x, int axis)
@@ -189,11 +191,10 @@ static bool rows_can(const pare_prep *p)
     int axis;
     if (!pare_cuda_can_float(p, 1) || p->in[0].rank == 0 || axis_read(p, &axis) != PARE_OK)
         return false;
-    int64_t n = row_length(&p->in[0], axis);
     const pare_dtype type = p->in[1].dtype;
     return pare_view_rowmajor(&p->in[0]) && pare_view_rowmajor(&p->out[0]) &&
-           (type == p->in[0].dtype || type == PARE_f32) && factor_fits(p, 1, type, n) &&
-           factor_fits(p, 2, type, n);
+           (type == p->in[0].dtype || type == PARE_f32) && factor_fits(p, 1, type, axis) &&
+           factor_fits(p, 2, type, axis);
 }
 
 static bool layer_norm_can(const pare_prep *p)

@@ -68,7 +68,8 @@ typedef struct pare_plan_options {
                               in a second stream (branches.h) */
     bool reference;        /* plain C kernels only, no fusion: the definition of correct */
     bool keep_all;         /* every tensor of the model stays visible to observers: no fusion */
-    const char *const *keep; /* tensors that must stay visible to observers and unfused */
+    const char *const *keep; /* tensors that must stay visible to observers and unfused; those that
+                                Q/DQ folding takes into integer kernels go all the same */
     int keep_count;
     const pare_placed *placed; /* with a device: what is brought neither up nor down. Such an
                                   output's view is of the device's memory. */

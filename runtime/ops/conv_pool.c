@@ -68,7 +68,8 @@ static bool windows_fit(const pare_conv_args *a, const pare_window *pool)
         fit = fit && w->kernel[i] <= MOST_WINDOW && w->stride[i] == STRIDE && w->dilation[i] == 1 &&
               w->in[i] >= 1 && w->in[i] <= MOST_SIZE && w->out[i] >= 1 && w->begin[i] >= 0 &&
               w->begin[i] <= MOST_SIZE && w->out[i] <= MOST_SIZE && pool->stride[i] == STRIDE &&
-              (pool->kernel[i] == 2 || pool->kernel[i] == 3) && pool->begin[i] < pool->kernel[i] &&
+              (pool->kernel[i] == 2 || pool->kernel[i] == 3) && pool->begin[i] >= 0 &&
+              pool->begin[i] < pool->kernel[i] && pool->end[i] >= 0 &&
               pool->end[i] < pool->kernel[i];
     /* blocks of a launch, and bytes of X's lines */
     return fit && (double)a->n * (double)w->in[1] * (double)w->in[2] <= INT32_MAX / 16;

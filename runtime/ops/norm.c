@@ -5,6 +5,7 @@
 #include "runtime/ops/fused.h"
 #include "runtime/ops/grad.h"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/norm.h"
 #include "runtime/ops/prune_bind.h"
 #include "runtime/ops/reduce.h"
 
@@ -198,6 +199,23 @@ pare_status pare_upgrade_layer_norm(pare_node *node, int64_t version)
     return version >= 17 ? PARE_OK : pare_upgrade_opset(node, 17);
 }
 
+bool pare_norm_factor_is_row(const int64_t *x, int rank, int axis, const int64_t *factor,
+                             int factor_rank)
+{
+    const int length = rank - axis;
+    for (int i = 0; i < factor_rank - length; i++)
+        if (factor[i] != 1) return false;
+    for (int i = 1; i <= length; i++)
+        if ((i <= factor_rank ? factor[factor_rank - i] : 1) != x[rank - i]) return false;
+    return true;
+}
+
+static bool is_row(const pare_value *x, int axis, const pare_value *factor)
+{
+    return !factor || pare_norm_factor_is_row(x->shape.dim, x->shape.rank, axis, factor->shape.dim,
+                                              factor->shape.rank);
+}
+
 /* LayerNormalization (17) with scale and bias of exactly the normalized axes. */
 pare_status pare_grad_layer_norm(pare_grad *g, const pare_node *node)
 {
@@ -205,12 +223,11 @@ pare_status pare_grad_layer_norm(pare_grad *g, const pare_node *node)
     pare_value *in[] = {pare_grad_of(g, node->out[0]), x, scale};
     int axis;
     PARE_TRY(pare_infer_axis(node, pare_node_int(node, "axis", -1), x->shape.rank, &axis));
-    int64_t size = pare_shape_product(&x->shape, axis, x->shape.rank);
     for (int i = 1; i < node->out_count; i++)
         if (node->out[i] && pare_grad_of(g, node->out[i]))
             return PARE_FAIL_NODE(node, UNSUPPORTED,
                                   "it has no gradient rule for its mean and deviation");
-    if (pare_shape_count(&scale->shape) != size || (bias && pare_shape_count(&bias->shape) != size))
+    if (!is_row(x, axis, scale) || !is_row(x, axis, bias))
         return PARE_FAIL_NODE(node, UNSUPPORTED,
                               "it has no gradient rule for a scale that is stretched");
     if (!in[0]) return g->status;

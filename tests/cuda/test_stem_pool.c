@@ -35,6 +35,9 @@ static const pool_shape shapes[] = {
     {2, 2, 32, 1, 1, 1, 1, 0, 2, 2, {1, 1, 0, 0}},  /* one pixel, in a window that hangs over it */
     {1, 3, 128, 2, 3, 3, 2, 1, 3, 3, {2, 2, 2, 2}}, /* few, in windows that hang over all edges */
     {2, 3, 64, 12, 68, 7, 7, 3, 3, 3, {0, 0, 1, 1}},
+    /* as many pictures as give a block six lines and more */
+    {200, 3, 32, 24, 12, 7, 7, 3, 3, 3, {1, 1, 1, 1}},
+    {200, 1, 32, 30, 7, 8, 5, 0, 3, 2, {0, 1, 1, 0}},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

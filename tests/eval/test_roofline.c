@@ -256,6 +256,11 @@ static void hopper_has_tiles(void **state)
     s = (pare_roofline_step){0};
     pare_product_predict(h200, pare_sass_counts, "conv", &p, &s);
     assert_string_equal(s.kernel, "conv_wgmma_256x128_4wg");
+    p.y = PARE_f32, p.plain = false; /* floats of little depth: none */
+    s = (pare_roofline_step){0};
+    pare_product_predict(h200, pare_sass_counts, "conv", &p, &s);
+    assert_null(strstr(s.kernel, "wgmma"));
+    p.y = PARE_s8, p.plain = true;
     p.columns = 192, p.rows = 3413; /* 40 tiles of 128 x 128 have 192 * 3413.3 outputs */
     s = (pare_roofline_step){0};
     pare_product_predict(h200, pare_sass_counts, "matmul", &p, &s);

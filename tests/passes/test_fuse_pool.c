@@ -15,7 +15,7 @@
 /* A net of one convolution and one pool; a test changes one thing of it. */
 typedef struct pool_net {
     pare_dtype type;
-    int64_t x[4], w[4], stride, dilation, pool, pool_stride, pool_dilation, pad;
+    int64_t x[4], w[4], stride, dilation, pool, pool_stride, pool_dilation, pad, behind;
     int64_t ceil;
     const char *activation;
     float alpha, beta, scale, bias;
@@ -58,7 +58,8 @@ static void constant(graph_case *g, const char *name, pare_dtype type, int rank,
 static void net_make(graph_case *g, const pool_net *n)
 {
     const bool int8 = pare_type(n->type)->bits == 8;
-    const int64_t pads[] = {3, 3, 3, 3}, pool_pads[] = {n->pad, n->pad, n->pad, n->pad};
+    const int64_t pads[] = {3, 3, 3, 3},
+                  pool_pads[] = {n->pad, n->pad, n->pad + n->behind, n->pad + n->behind};
     graph_open(g, 17);
     graph_input(g, "x", n->type, 4, n->x);
     if (n->computed)
@@ -160,6 +161,8 @@ static void others_stay_two_nodes(void **state)
     STAYS(n.pool_stride = 1);
     STAYS(n.pool_dilation = 2);
     STAYS(n.pad = 3; n.pool = 3); /* a window that sees no position */
+    STAYS(n.pad = -1);
+    STAYS(n.pad = 0; n.behind = -1);
     STAYS(n.activation = "leaky_relu"; n.alpha = 0.1f);
     STAYS(n.activation = "clip"; n.alpha = 7);
     STAYS(n.residual = true);

@@ -121,7 +121,8 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     } else if (k->wgmma) {
         k->kept =
             part(&k->bytes, (size_t)pare_wgmma_rows(p->columns, pare_cuda_bytes(p->y_type)) * row);
-        k->four = part(&k->bytes, channels / 4 * sizeof(pare_cuda_four_columns));
+        if (pare_type_is_int8(p->x_type))
+            k->four = part(&k->bytes, channels / 4 * sizeof(pare_cuda_four_columns));
     } else {
         k->weights = part(&k->bytes, channels * row);
     }

@@ -40,6 +40,8 @@ static bool suits(const pare_gpu_product *p, const struct tile *t, int step)
     const double depth = p->depth * size_of(p->type);
     const bool small = depth <= 64, integer = pare_type_is_int8(p->type);
     const bool narrow = integer && (p->picture ? p->narrow : small);
+    if (!p->plain && (p->picture || small || p->columns <= 64)) return false;
+    if (small && !integer) return false;
     if (t->columns == 64 && t->mi == 1 && p->columns > 64) return small || !p->plain;
     if ((p->columns <= 64) != (t->columns == 64)) return false;
     if (t->columns == 64) return true; /* one size of step each */
