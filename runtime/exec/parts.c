@@ -88,15 +88,13 @@ int pare_parts_last_use(const pare_parts *parts, const pare_value *v)
 
 /* --- where an input would lie --- */
 
-/* A row of what the node makes, of which inputs are parts: where it begins. *each: elements of it
-   for an index of the axis. False: an outer result has other rows. */
-static bool rows_of(const pare_parts *parts, const pare_node *concat, pare_concat_part *row,
+/* A row of y along an axis, where it begins: what is joined to y, or split off, is parts of it.
+ *each: elements of it for an index of the axis. False: an outer result has other rows. */
+static bool rows_of(const pare_parts *parts, const pare_value *y, int axis, pare_concat_part *row,
                     int64_t *each)
 {
-    const pare_value *y = concat->out[0];
     const pare_concat_part *outer = pare_parts_find(parts, y);
     const bool apart = outer && outer->pitch;
-    const int axis = pare_node_axis(concat, 1, y->shape.rank);
     pare_view dense;
     dense_view(y, &dense);
     const int64_t elements = dense.dim[axis] * dense.stride[axis];
@@ -226,27 +224,54 @@ static bool is_refused(const parts_search *s, const pare_value *v)
     return part && !is_plain(s, part) && !is_taken(s, v);
 }
 
-/* Does the node move input i's bytes as they are? */
-static bool is_moved(const pare_node *concat, int i)
+/* A Concat's result and inputs, a Split's input and results. */
+typedef struct parts_joint {
+    const pare_node *node;
+    const pare_value *y;
+    pare_value *const *piece;
+    int count, axis;
+} parts_joint;
+
+static parts_joint joint_of(const pare_node *n)
 {
-    const pare_value *v = concat->in[i], *y = concat->out[0];
-    if (!v || v->dtype != y->dtype || !pare_shape_known(&v->shape) || !same_order(v, y))
-        return false;
-    return pare_node_is(concat, "Concat") || pare_concat_is_copy(concat, i);
+    if (is_concat(n))
+        return (parts_joint){n, n->out[0], n->in, n->in_count,
+                             pare_node_axis(n, 1, n->out[0]->shape.rank)};
+    return (parts_joint){n, n->in[0], n->out, n->out_count,
+                         pare_node_axis(n, 0, n->in[0]->shape.rank)};
 }
 
-static bool is_readable(const pare_node *n)
+/* Of a Split: what a node makes alone, in memory of its own or in a Concat's. */
+static bool is_split(const pare_node *n)
 {
-    const pare_value *y = n->out_count ? n->out[0] : NULL;
-    if (!is_concat(n) || !y || !pare_shape_known(&y->shape) || !bytes_of(y)) return false;
-    return pare_type(y->dtype)->bits % 8 == 0;
+    const pare_value *x = pare_node_in(n, 0);
+    if (!pare_node_is(n, "Split") || !x || x->data || x->is_input || !x->producer) return false;
+    return x->producer->graph == n->graph && x->producer->out[0] == x &&
+           !pare_op_is_alias(x->producer);
 }
 
-/* Where input i would be; the next one is behind it. */
-static pare_concat_part next_part(const pare_node *concat, int i, int64_t each,
-                                  pare_concat_part *row)
+/* Are the node's pieces parts of one tensor, and is all of it known? */
+static bool is_joint(const pare_node *n)
 {
-    const pare_value *v = concat->in[i];
+    if (!(is_concat(n) || is_split(n)) || !n->out_count || !n->out[0]) return false;
+    const parts_joint j = joint_of(n);
+    for (int i = 0; i < j.count; i++)
+        if (!j.piece[i] || !pare_shape_known(&j.piece[i]->shape)) return false;
+    return pare_shape_known(&j.y->shape) && bytes_of(j.y) && pare_type(j.y->dtype)->bits % 8 == 0;
+}
+
+/* Are piece i's bytes moved as they are? */
+static bool is_moved(const parts_joint *j, int i)
+{
+    const pare_value *v = j->piece[i];
+    if (v->dtype != j->y->dtype || !same_order(v, j->y)) return false;
+    return strcmp(j->node->op_type, "QConcat") != 0 || pare_concat_is_copy(j->node, i);
+}
+
+/* Where piece i would be; the next one is behind it. */
+static pare_concat_part next_part(const parts_joint *j, int i, int64_t each, pare_concat_part *row)
+{
+    const pare_value *v = j->piece[i];
     pare_concat_part part = *row;
     part.width = (size_t)(v->shape.dim[row->axis] * each) * (size_t)(pare_type(v->dtype)->bits / 8);
     row->at += part.width;
@@ -255,38 +280,36 @@ static pare_concat_part next_part(const pare_node *concat, int i, int64_t each,
 
 /* All that may be parts, less what is refused, until nothing is: a residual and what it is added to
    are taken together or not at all. */
-static pare_status inputs_try(parts_search *s, const pare_node *concat)
+static pare_status pieces_try(parts_search *s, const parts_joint *j)
 {
     pare_concat_part row;
     int64_t each;
-    if (!rows_of(s->parts, concat, &row, &each)) return PARE_OK;
-    for (int i = 0; i < concat->in_count; i++) {
-        const pare_value *v = concat->in[i];
-        if (!v || !pare_shape_known(&v->shape)) break;
-        const pare_concat_part part = next_part(concat, i, each, &row);
-        if (is_moved(concat, i) && is_candidate(s, v, &part)) PARE_TRY(chain_put(s, v, part));
+    if (!rows_of(s->parts, j->y, j->axis, &row, &each)) return PARE_OK;
+    for (int i = 0; i < j->count; i++) {
+        const pare_concat_part part = next_part(j, i, each, &row);
+        if (is_moved(j, i) && is_candidate(s, j->piece[i], &part))
+            PARE_TRY(chain_put(s, j->piece[i], part));
     }
     for (bool again = true; again;) {
         again = false;
-        for (int i = 0; i < concat->in_count; i++) {
-            if (!pare_parts_joined(s->parts, concat, i) || !is_refused(s, concat->in[i])) continue;
-            PARE_TRY(part_drop(s, concat->in[i]));
+        for (int i = 0; i < j->count; i++) {
+            const pare_value *v = j->piece[i];
+            if (!pare_parts_joined(s->parts, j->node, i) || !is_refused(s, v)) continue;
+            PARE_TRY(part_drop(s, v));
             again = true;
         }
     }
     return PARE_OK;
 }
 
-/* --- inputs that lie side by side already --- */
+/* --- pieces that lie side by side already --- */
 
-static bool lie_side_by_side(const parts_search *s, const pare_node *concat, pare_concat_part *out)
+static bool lie_side_by_side(const parts_search *s, const parts_joint *j, pare_concat_part *out)
 {
-    const pare_value *y = concat->out[0];
-    const int axis = pare_node_axis(concat, 1, y->shape.rank);
     pare_view dense;
-    for (int i = 0; i < concat->in_count; i++) {
-        const pare_concat_part *p = concat->in[i] ? pare_parts_find(s->parts, concat->in[i]) : NULL;
-        if (!p || !is_moved(concat, i)) return false;
+    for (int i = 0; i < j->count; i++) {
+        const pare_concat_part *p = pare_parts_find(s->parts, j->piece[i]);
+        if (!p || !is_moved(j, i)) return false;
         if (i == 0) {
             *out = *p;
             continue;
@@ -295,21 +318,20 @@ static bool lie_side_by_side(const parts_search *s, const pare_node *concat, par
             return false;
         out->width += p->width;
     }
-    if (out->pitch) return out->axis == axis && out->lies->shape.rank == y->shape.rank;
-    dense_view(y, &dense);
-    return dense.dim[axis] * dense.stride[axis] == pare_view_count(&dense);
+    if (out->pitch) return out->axis == j->axis && out->lies->shape.rank == j->y->shape.rank;
+    dense_view(j->y, &dense);
+    return dense.dim[j->axis] * dense.stride[j->axis] == pare_view_count(&dense);
 }
 
-/* Their Concat is a part, too. */
-static pare_status whole_try(parts_search *s, const pare_node *concat, bool *done)
+/* What they are pieces of is a part, too. */
+static pare_status whole_try(parts_search *s, const parts_joint *j, bool *done)
 {
     pare_concat_part part;
-    const pare_value *y = concat->out[0];
     *done = false;
-    if (pare_parts_find(s->parts, y) || !lie_side_by_side(s, concat, &part)) return PARE_OK;
-    if (!is_candidate(s, y, &part)) return PARE_OK;
-    PARE_TRY(chain_put(s, y, part));
-    if (is_refused(s, y)) return part_drop(s, y);
+    if (pare_parts_find(s->parts, j->y) || !lie_side_by_side(s, j, &part)) return PARE_OK;
+    if (!is_candidate(s, j->y, &part)) return PARE_OK;
+    PARE_TRY(chain_put(s, j->y, part));
+    if (is_refused(s, j->y)) return part_drop(s, j->y);
     *done = true;
     return PARE_OK;
 }
@@ -365,34 +387,38 @@ static size_t most_alive(parts_search *s)
 
 /* --- the graph --- */
 
-static pare_status concat_undo(parts_search *s, const pare_node *concat, bool whole)
+static pare_status joint_undo(parts_search *s, const parts_joint *j, bool whole)
 {
-    if (whole) return part_drop(s, concat->out[0]);
-    for (int i = 0; i < concat->in_count; i++)
-        if (pare_parts_find(s->parts, concat->in[i]) && pare_parts_joined(s->parts, concat, i))
-            PARE_TRY(part_drop(s, concat->in[i]));
+    if (whole) return part_drop(s, j->y);
+    for (int i = 0; i < j->count; i++)
+        if (pare_parts_find(s->parts, j->piece[i]) && pare_parts_joined(s->parts, j->node, i))
+            PARE_TRY(part_drop(s, j->piece[i]));
     return PARE_OK;
 }
 
-static pare_status concat_try(parts_search *s, const pare_node *concat)
+static pare_status joint_try(parts_search *s, const pare_node *n)
 {
     bool whole, any = false;
-    if (!is_readable(concat)) return PARE_OK;
-    PARE_TRY(whole_try(s, concat, &whole));
-    if (!whole) PARE_TRY(inputs_try(s, concat));
-    for (int i = 0; i < concat->in_count; i++)
-        any = any || (concat->in[i] && pare_parts_find(s->parts, concat->in[i]));
+    if (!is_joint(n)) return PARE_OK;
+    const parts_joint j = joint_of(n);
+    PARE_TRY(whole_try(s, &j, &whole));
+    if (!whole) PARE_TRY(pieces_try(s, &j));
+    for (int i = 0; i < j.count; i++) any = any || pare_parts_find(s->parts, j.piece[i]);
     if (!any || most_alive(s) <= s->most) return PARE_OK;
-    return concat_undo(s, concat, whole);
+    return joint_undo(s, &j, whole);
 }
 
-static pare_status concats_try(parts_search *s)
+/* Splits after Concats: their pieces may be parts already. */
+static pare_status joints_try(parts_search *s)
 {
     enum { SLACK = 4 << 20 };
     const pare_graph *g = s->graph;
     const size_t alone = most_alive(s);
     s->most = alone + alone / 8 + SLACK;
-    for (int i = g->node_count - 1; i >= 0; i--) PARE_TRY(concat_try(s, g->node[i]));
+    for (int i = g->node_count - 1; i >= 0; i--)
+        if (is_concat(g->node[i])) PARE_TRY(joint_try(s, g->node[i]));
+    for (int i = 0; i < g->node_count; i++)
+        if (is_split(g->node[i])) PARE_TRY(joint_try(s, g->node[i]));
     return PARE_OK;
 }
 
@@ -406,7 +432,7 @@ pare_status pare_parts_choose(pare_ctx *ctx, pare_parts *out, pare_arena *arena,
     for (int i = 0; i < graph->node_count; i++) graph->node[i]->mark = i;
     s.alive = pare_alloc(ctx, nodes + 1, sizeof *s.alive);
     s.life = pare_alloc(ctx, nodes + 1, sizeof *s.life);
-    const pare_status st = s.alive && s.life ? concats_try(&s) : PARE_MEMORY;
+    const pare_status st = s.alive && s.life ? joints_try(&s) : PARE_MEMORY;
     pare_free(s.alive);
     pare_free(s.life);
     return st;
@@ -421,25 +447,32 @@ pare_status pare_parts_alias(pare_parts *parts, const pare_value *v, const pare_
     return part_put(parts, y, &part);
 }
 
-bool pare_parts_joined(const pare_parts *parts, const pare_node *concat, int input)
+bool pare_parts_joined(const pare_parts *parts, const pare_node *node, int piece)
 {
-    pare_concat_part row;
+    pare_concat_part row, part = {0};
     int64_t each;
-    if (!is_readable(concat) || !rows_of(parts, concat, &row, &each)) return false;
-    for (int i = 0; i <= input; i++) {
-        if (!concat->in[i] || !pare_shape_known(&concat->in[i]->shape)) return false;
-        const pare_concat_part part = next_part(concat, i, each, &row);
-        const pare_concat_part *is = pare_parts_find(parts, concat->in[i]);
-        if (i < input) continue;
-        return !part.width || (is && is->whole == part.whole && is->at == part.at &&
-                               is->pitch == part.pitch && is_moved(concat, i));
-    }
-    return false;
+    if (!is_joint(node)) return false;
+    const parts_joint j = joint_of(node);
+    if (piece >= j.count || !rows_of(parts, j.y, j.axis, &row, &each)) return false;
+    for (int i = 0; i <= piece; i++) part = next_part(&j, i, each, &row);
+    const pare_concat_part *is = pare_parts_find(parts, j.piece[piece]);
+    if (!part.width) return true;
+    return is && is->whole == part.whole && is->at == part.at && is->pitch == part.pitch &&
+           is_moved(&j, piece);
 }
 
-bool pare_parts_all_joined(const pare_parts *parts, const pare_node *concat)
+bool pare_parts_all_joined(const pare_parts *parts, const pare_node *node)
 {
-    bool all = is_readable(concat);
-    for (int i = 0; all && i < concat->in_count; i++) all = pare_parts_joined(parts, concat, i);
-    return all;
+    if (!is_joint(node)) return false;
+    for (int i = 0; i < joint_of(node).count; i++)
+        if (!pare_parts_joined(parts, node, i)) return false;
+    return true;
+}
+
+size_t pare_parts_joined_bytes(const pare_parts *parts, const pare_node *node)
+{
+    size_t bytes = 0;
+    for (int i = 0; is_joint(node) && i < joint_of(node).count; i++)
+        if (pare_parts_joined(parts, node, i)) bytes += bytes_of(joint_of(node).piece[i]);
+    return bytes;
 }

@@ -5,8 +5,12 @@
    is a pixel). Parts of parts are parts of the outermost result. A Concat whose inputs already lie
    side by side in another one's result is a part of that.
 
+   What a Split makes is parts of its input, where these are not joined elsewhere; where they are,
+   side by side, its input is made there.
+
    A tensor has memory of its own, and is copied, where it is a graph's input or output, constant,
-   requantized (pare.QConcat), joined a second time, or read by another graph. */
+   requantized (pare.QConcat), joined a second time, or read by another graph; a Split copies of
+   these and of what only shows another tensor's bytes. */
 #ifndef PARE_RUNTIME_EXEC_PARTS_H
 #define PARE_RUNTIME_EXEC_PARTS_H
 
@@ -60,10 +64,13 @@ PARE_NODISCARD pare_status pare_parts_alias(pare_parts *parts, const pare_value 
 /* v's view: its strides where it lies. */
 void pare_parts_view(const pare_parts *parts, const pare_value *v, pare_view *out);
 
-/* Is the input of a Concat or QConcat where its part of the output is? */
-bool pare_parts_joined(const pare_parts *parts, const pare_node *concat, int input);
+/* Is the input of a Concat or QConcat, or the output of a Split, where its part of the output, or
+   of the input, is? False of other nodes. */
+bool pare_parts_joined(const pare_parts *parts, const pare_node *node, int piece);
 /* Are all? Then nothing runs. */
-bool pare_parts_all_joined(const pare_parts *parts, const pare_node *concat);
+bool pare_parts_all_joined(const pare_parts *parts, const pare_node *node);
+/* Bytes of those that are: the node neither reads nor writes them. */
+size_t pare_parts_joined_bytes(const pare_parts *parts, const pare_node *node);
 
 /* The last position (mark) at which something reads v, itself or under another shape, or, of what
    has parts, one of them; -1: nothing does. The graph's end where it is an output. */

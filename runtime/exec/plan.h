@@ -43,7 +43,7 @@ typedef struct pare_step {
     size_t scratch;
     int in_count, out_count;
     pare_place *in, *out;
-    size_t joined;     /* bytes of inputs that are in output 0 already: neither read nor written */
+    size_t joined;     /* bytes that are where it would copy them: neither read nor written */
     bool gathers;      /* gather.c makes its output */
     bool side;         /* it runs in the second stream of the device (branches.h) */
     bool forks, joins; /* the first, the last of a region */

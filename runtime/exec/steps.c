@@ -304,11 +304,7 @@ static pare_status step_make(maker *m, pare_node *node)
         PARE_TRY(pare_ptr_map_put(&m->root, node->out[0], s->in[0].root));
         return pare_parts_alias(&m->parts, node->in[0], node->out[0]);
     }
-    if (pare_parts_all_joined(&m->parts, node)) { /* nor does anything here */
-        int root;
-        PARE_TRY(root_find(m, node, node->out[0], &root));
-        return pare_ptr_map_put(&m->root, node->out[0], root);
-    }
+    if (pare_parts_all_joined(&m->parts, node)) return outputs_place(m, s, -1); /* nor here */
     pare_prep prep;
     size_t before = p->arena.bytes;
     PARE_TRY(step_prep(m, s, &prep));
@@ -316,8 +312,7 @@ static pare_status step_make(maker *m, pare_node *node)
     PARE_TRY(pare_kernel_prepare(s->kernel, &prep));
     drop_constants(p, node, prep.packed);
     s->gathers = pare_gathers(p, node);
-    for (int i = 0; i < s->in_count; i++)
-        if (pare_parts_joined(&m->parts, node, i)) s->joined += pare_view_bytes(&s->in[i].view);
+    s->joined = pare_parts_joined_bytes(&m->parts, node);
     s->state = prep.state;
     s->scratch = prep.scratch;
     p->weight_bytes += p->arena.bytes - before + prep.kept;

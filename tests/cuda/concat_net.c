@@ -202,6 +202,37 @@ void concat_two(concat_net *n)
     graph_output(&n->g, "y");
 }
 
+/* Of 64 channels. */
+static void halves(concat_net *n, const char *in, const char *out)
+{
+    char both[128];
+    snprintf(both, sizeof both, "%s halves", in);
+    graph_ints(&n->g, "halves", 1, (int64_t[]){2}, (int64_t[]){32, 32});
+    assert_int_equal(pare_node_set_int(graph_node(&n->g, "Split", both, out), "axis", 1), PARE_OK);
+}
+
+void concat_split(concat_net *n)
+{
+    conv(n, "x0", "s", IN, 64, 1);
+    halves(n, "s", "a b");
+    conv(n, "b", "c", 32, 16, 3);
+    conv(n, "c", "d", 16, 32, 3);
+    made(n, "Add", "b d", "e");
+    concat(n, "a b e", "joined");
+    conv(n, "joined", "y", 96, 16, 1);
+    graph_output(&n->g, "y");
+}
+
+void concat_halves(concat_net *n)
+{
+    conv(n, "x0", "s", IN, 64, 1);
+    halves(n, "s", "a b");
+    conv(n, "a", "c", 32, 16, 3);
+    conv(n, "b", "d", 32, 16, 1);
+    made(n, "Add", "c d", "y");
+    graph_output(&n->g, "y");
+}
+
 void concat_scales(concat_net *n)
 {
     conv(n, "x0", "a", IN, 32, 1);

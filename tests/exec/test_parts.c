@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which inputs of Concats are parts of their results, by graphs alone; then plans on the CPU: the
-   same bytes as those of the plain kernels, and what is still copied. */
+/* Which inputs of Concats are parts of their results, and results of Splits, by graphs alone; then
+   plans on the CPU: the same bytes as those of the plain kernels, and what is still copied. */
 #include "runtime/exec/parts.h"
 #include "runtime/exec/plan.h"
 #include "runtime/passes/passes.h"
@@ -198,6 +198,71 @@ static void concats_of_concats(void **state)
     }
 }
 
+static void split(parts_case *c, const char *in, const char *out)
+{
+    char both[64];
+    snprintf(both, sizeof both, "%s halves", in);
+    graph_ints(&c->g, "halves", 1, (int64_t[]){2}, (int64_t[]){8, 8});
+    assert_int_equal(pare_node_set_int(graph_node(&c->g, "Split", both, out), "axis", 1), PARE_OK);
+}
+
+static void splits(void **state)
+{
+    (void)state;
+    for (int seen = 0; seen < 2; seen++) {
+        parts_case c;
+        parts_open(&c, 4);
+        graph_node(&c.g, "Exp", "x", "e");
+        split(&c, "e", "a b");
+        graph_node(&c.g, "Sin", "a", "y");
+        graph_node(&c.g, "Neg", "b", "z");
+        graph_output(&c.g, "y"), graph_output(&c.g, "z"), graph_output(&c.g, "e");
+        if (seen) graph_output(&c.g, "b");
+        choose(&c, true);
+        const pare_node *node = graph_value(&c.g, "a")->producer;
+        lies(&c, "a", "e", 0, 64);
+        is_own(&c, "e");
+        assert_int_equal(pare_parts_all_joined(&c.parts, node), !seen);
+        assert_int_equal(pare_parts_joined_bytes(&c.parts, node), seen ? 128 : 256);
+        if (seen)
+            is_own(&c, "b");
+        else
+            lies(&c, "b", "e", 32, 64);
+        assert_int_equal(pare_parts_last_use(&c.parts, graph_value(&c.g, "e")),
+                         c.g.model->graph->node_count);
+        parts_close(&c);
+    }
+}
+
+/* What is split and joined again (YOLO's C2f) is made in the Concat; of a graph's input, and of
+   what shows another tensor's bytes, nothing is. */
+static void splits_and_concats(void **state)
+{
+    (void)state;
+    for (int input = 0; input < 3; input++) {
+        parts_case c;
+        parts_open(&c, 4);
+        graph_ints(&c.g, "same", 1, (int64_t[]){2}, (int64_t[]){4, 16});
+        graph_node(&c.g, "Exp", "x", "e");
+        if (input == 2) graph_node(&c.g, "Reshape", "e same", "r");
+        split(&c, input == 2 ? "r" : input ? "x" : "e", "a b");
+        graph_node(&c.g, "Neg", "b", "d");
+        concat(&c, "a b d", "y", 1);
+        graph_output(&c.g, "y");
+        choose(&c, true);
+        lies(&c, "a", "y", 0, 96);
+        lies(&c, "b", "y", 32, 96);
+        lies(&c, "d", "y", 64, 96);
+        const pare_node *node = graph_value(&c.g, "a")->producer;
+        if (input)
+            is_own(&c, "x"), is_own(&c, "e");
+        else
+            lies(&c, "e", "y", 0, 96);
+        assert_int_equal(pare_parts_all_joined(&c.parts, node), !input);
+        parts_close(&c);
+    }
+}
+
 /* Rows of the inner one are not those of the outer one. */
 static void a_concat_along_another_axis(void **state)
 {
@@ -333,6 +398,8 @@ int main(void)
         cmocka_unit_test(what_keeps_memory_of_its_own),
         cmocka_unit_test(parts_that_are_not_aligned),
         cmocka_unit_test(concats_of_concats),
+        cmocka_unit_test(splits),
+        cmocka_unit_test(splits_and_concats),
         cmocka_unit_test(a_concat_along_another_axis),
         cmocka_unit_test(another_shape),
         cmocka_unit_test(memory_may_not_grow_much),

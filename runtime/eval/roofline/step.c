@@ -81,9 +81,7 @@ static double moved_bytes(const pare_roofline_maker *m, const pare_prep *prep, p
     const bool parts = op == PARE_OP_Gather || op == PARE_OP_GatherElements ||
                        op == PARE_OP_GatherND || op == PARE_OP_Slice;
     double bytes = pare_prep_bytes(prep);
-    for (int i = 0; i < prep->in_count; i++)
-        if (pare_parts_joined(m->parts, prep->node, i))
-            bytes -= 2 * (double)pare_view_bytes(&prep->in[i]);
+    bytes -= 2 * (double)pare_parts_joined_bytes(m->parts, prep->node);
     if (parts && prep->out[0].dtype)
         bytes += (double)pare_view_bytes(&prep->out[0]) - (double)pare_view_bytes(&prep->in[0]);
     return bytes;
