@@ -145,7 +145,7 @@ static pare_status concat_prepare(pare_prep *p)
     m->axis = pare_node_axis(p->node, 0, p->out[0].rank);
     pare_concat_tables(p, tables);
     for (int i = 0; i < p->in_count; i++)
-        m->table[i] = pare_concat_is_copy(p, i) ? NULL : tables + 256 * (size_t)i;
+        m->table[i] = pare_concat_is_copy(p->node, i) ? NULL : tables + 256 * (size_t)i;
     p->state = m;
     return PARE_OK;
 }
@@ -159,7 +159,7 @@ static pare_status concat_run(const pare_call *c)
         part.dim[m->axis] = x->dim[m->axis];
         if (m->table[i])
             pare_ref_each(&part, &x, 1, c->threads, table_row, m->table[i]);
-        else
+        else if (x->data != part.data) /* a plan may have made it there */
             pare_ref_copy(&part, x, c->threads);
         part.data = (char *)part.data + part.dim[m->axis] * part.stride[m->axis];
     }

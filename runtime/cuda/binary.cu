@@ -399,7 +399,7 @@ static pare_status binary_run(const pare_call *c, pare_cuda_binary op)
     static const pare_kernel cuda_##fn = {.name = "cuda_" #fn,                                     \
                                           .can = binary_can,                                       \
                                           .run = fn##_run,                                         \
-                                          .flags = PARE_KERNEL_INPLACE_ANY};                       \
+                                          .flags = PARE_KERNEL_INPLACE_ANY | PARE_KERNEL_PARTS};   \
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 BINARY(add)
 BINARY(sub)
@@ -531,8 +531,10 @@ static pare_status clip_run(const pare_call *c)
     return PARE_CUDA_LAUNCH(c, clip_launch, &w, c->in[0].dtype, limit(c, 1), limit(c, 2));
 }
 
-static const pare_kernel cuda_clip = {
-    .name = "cuda_clip", .can = clip_can, .run = clip_run, .flags = PARE_KERNEL_INPLACE};
+static const pare_kernel cuda_clip = {.name = "cuda_clip",
+                                      .can = clip_can,
+                                      .run = clip_run,
+                                      .flags = PARE_KERNEL_INPLACE | PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_clip[] = {&cuda_clip, NULL};
 
 static bool where_can(const pare_prep *p)

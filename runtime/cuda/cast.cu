@@ -129,5 +129,6 @@ static pare_status cast_run(const pare_call *c)
     return PARE_CUDA_LAUNCH(c, cast_launch, &w, c->out[0].dtype, c->in[0].dtype);
 }
 
-static const pare_kernel cuda_cast = {.name = "cuda_cast", .can = cast_can, .run = cast_run};
+static const pare_kernel cuda_cast = {
+    .name = "cuda_cast", .can = cast_can, .run = cast_run, .flags = PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_cast[] = {&cuda_cast, NULL};

@@ -64,7 +64,8 @@ static pare_status matmul_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_c
 }
 
 #define MATMUL(entry, fits, tile, way)                                                             \
-    PARE_CUDA_GEMM(entry, pare_matmul_args, pare_cuda_matmul_read, fits, matmul_prepare, tile, way)
+    PARE_CUDA_GEMM(entry, pare_matmul_args, pare_cuda_matmul_read, fits, matmul_prepare, tile,     \
+                   way, 0)
 MATMUL(matmul_128x128, pare_cuda_tile_fits(&p, PARE_CUDA_128X128), PARE_CUDA_128X128,
        PARE_CUDA_WHOLE)
 MATMUL(matmul_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X64, PARE_CUDA_WHOLE)

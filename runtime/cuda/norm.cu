@@ -262,7 +262,7 @@ static const pare_kernel cuda_batch_norm = {.name = "cuda_batch_norm",
                                             .can = batch_norm_can,
                                             .prepare = batch_norm_prepare,
                                             .run = batch_norm_run,
-                                            .flags = PARE_KERNEL_INPLACE};
+                                            .flags = PARE_KERNEL_INPLACE | PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_batch_norm[] = {&cuda_batch_norm, NULL};
 
 /* --- LRN (13) --- */

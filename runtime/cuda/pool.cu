@@ -430,8 +430,11 @@ static bool int8_can(const pare_prep *p) { return fits(p) && pare_type_is_int8(p
         __VA_ARGS__;                                                                               \
         return PARE_OK;                                                                            \
     }                                                                                              \
-    static const pare_kernel cuda_##fn = {                                                         \
-        .name = "cuda_" #fn, .can = accepts, .prepare = fn##_prepare, .run = pool_run};
+    static const pare_kernel cuda_##fn = {.name = "cuda_" #fn,                                     \
+                                          .can = accepts,                                          \
+                                          .prepare = fn##_prepare,                                 \
+                                          .run = pool_run,                                         \
+                                          .flags = PARE_KERNEL_PARTS};
 #define POOL_ONLY(fn, ...)                                                                         \
     POOL(fn, __VA_ARGS__)                                                                          \
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};

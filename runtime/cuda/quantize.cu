@@ -194,10 +194,16 @@ static pare_status pair_run(const pare_call *c)
     return PARE_CUDA_LAUNCH(c, pair_launch, &w, (const pare_int8_pair *)c->state);
 }
 
-static const pare_kernel q_add = {
-    .name = "cuda_int8_add", .can = pare_int8_pair_can, .prepare = add_prepare, .run = pair_run};
-static const pare_kernel q_mul = {
-    .name = "cuda_int8_mul", .can = pare_int8_pair_can, .prepare = mul_prepare, .run = pair_run};
+static const pare_kernel q_add = {.name = "cuda_int8_add",
+                                  .can = pare_int8_pair_can,
+                                  .prepare = add_prepare,
+                                  .run = pair_run,
+                                  .flags = PARE_KERNEL_PARTS};
+static const pare_kernel q_mul = {.name = "cuda_int8_mul",
+                                  .can = pare_int8_pair_can,
+                                  .prepare = mul_prepare,
+                                  .run = pair_run,
+                                  .flags = PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_q_add[] = {&q_add, NULL};
 const pare_kernel *const pare_cuda_q_mul[] = {&q_mul, NULL};
 
@@ -215,8 +221,10 @@ static pare_status table_run(const pare_call *c)
     return PARE_CUDA_LAUNCH(c, table_launch, &w, c->in[1].data);
 }
 
-static const pare_kernel table = {
-    .name = "cuda_table", .can = table_can, .run = table_run, .flags = PARE_KERNEL_INPLACE};
+static const pare_kernel table = {.name = "cuda_table",
+                                  .can = table_can,
+                                  .run = table_run,
+                                  .flags = PARE_KERNEL_INPLACE | PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_table[] = {&table, NULL};
 
 /* --- Requantize: a table made here --- */
@@ -241,7 +249,7 @@ static const pare_kernel requantize_kernel = {.name = "cuda_requantize",
                                               .prepare = requantize_prepare,
                                               .run = requantize_run,
                                               .release = pare_cuda_kept_release,
-                                              .flags = PARE_KERNEL_INPLACE};
+                                              .flags = PARE_KERNEL_INPLACE | PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_requantize[] = {&requantize_kernel, NULL};
 
 /* --- QConcat: every input through its table, into its part of y --- */
@@ -263,9 +271,10 @@ static pare_status q_concat_run(const pare_call *c)
         pare_view part = pare_view_part(&c->out[0], a, at, c->in[i].dim[a]);
         const pare_view *both[2] = {&part, &c->in[i]};
         pare_cuda_iterator w = {.data = {part.data, c->in[i].data}};
+        at += part.dim[a];
+        if (c->in[i].data == part.data) continue; /* a plan may have made it there */
         pare_iterator_init(&w.walk, both, 2);
         PARE_TRY(PARE_CUDA_LAUNCH(c, table_launch, &w, (const uint8_t *)s->data + 256 * (size_t)i));
-        at += part.dim[a];
     }
     return PARE_OK;
 }
@@ -274,7 +283,8 @@ static const pare_kernel q_concat_kernel = {.name = "cuda_int8_concat",
                                             .can = pare_requantize_can,
                                             .prepare = q_concat_prepare,
                                             .run = q_concat_run,
-                                            .release = pare_cuda_kept_release};
+                                            .release = pare_cuda_kept_release,
+                                            .flags = PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_q_concat[] = {&q_concat_kernel, NULL};
 
 /* --- QuantizeLinear, DequantizeLinear: per tensor or along an axis --- */
@@ -346,11 +356,13 @@ static const pare_kernel quantize = {.name = "cuda_quantize",
                                      .can = pare_cuda_quantize_can,
                                      .prepare = scaling_prepare,
                                      .run = quantize_run,
-                                     .takes_pixels = pare_cuda_quantize_takes_pixels};
+                                     .takes_pixels = pare_cuda_quantize_takes_pixels,
+                                     .flags = PARE_KERNEL_PARTS};
 static const pare_kernel dequantize = {.name = "cuda_dequantize",
                                        .can = dequantize_can,
                                        .prepare = scaling_prepare,
-                                       .run = dequantize_run};
+                                       .run = dequantize_run,
+                                       .flags = PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_quantize[] = {&pare_cuda_quantize_nhwc, &quantize, NULL};
 const pare_kernel *const pare_cuda_dequantize[] = {&dequantize, NULL};
 

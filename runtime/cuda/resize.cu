@@ -137,7 +137,8 @@ static const pare_kernel cuda_resize_nearest = {.name = "cuda_resize_nearest",
                                                 .can = nearest_can,
                                                 .prepare = nearest_prepare,
                                                 .run = pare_cuda_index_copy_run,
-                                                .release = pare_cuda_index_copy_release};
+                                                .release = pare_cuda_index_copy_release,
+                                                .flags = PARE_KERNEL_PARTS};
 
 /* --- linear and cubic --- */
 

@@ -55,7 +55,8 @@ static bool can(const pare_prep *p)
 
 #define MOVES(op)                                                                                  \
     static pare_status op##_run(const pare_call *c) { return pare_moves_##op(c, pare_cuda_copy); } \
-    static const pare_kernel cuda_##op = {.name = "cuda_" #op, .can = can, .run = op##_run};       \
+    static const pare_kernel cuda_##op = {                                                         \
+        .name = "cuda_" #op, .can = can, .run = op##_run, .flags = PARE_KERNEL_PARTS};             \
     const pare_kernel *const pare_cuda_##op[] = {&cuda_##op, NULL};
 PARE_MOVES(MOVES)
 

@@ -200,7 +200,7 @@ static pare_status grad_run(const pare_call *c)
                                           .can = unary_can,                                        \
                                           .prepare = unary_prepare,                                \
                                           .run = unary_run,                                        \
-                                          .flags = PARE_KERNEL_INPLACE};                           \
+                                          .flags = PARE_KERNEL_INPLACE | PARE_KERNEL_PARTS};       \
     const pare_kernel *const pare_cuda_##fn[] = {&cuda_##fn, NULL};
 #define PARE_UNARY_FORM(...)
 #include "runtime/ops/unary.inc"

@@ -223,7 +223,7 @@ static void key_of(const pare_prep *p, const pare_kernel *const *able, int count
 /* The plain reference defines what is correct; a user gets it only where nothing else serves. */
 static bool worth_a_trial(const pare_kernel *k, const pare_prep *prep, int before)
 {
-    return !(k->flags & PARE_KERNEL_REF && before) && (!k->can || k->can(prep));
+    return !(k->flags & PARE_KERNEL_REF && before) && pare_kernel_serves(k, prep);
 }
 
 static const pare_kernel *find(const pare_kernel *const *able, int count, const char *name)

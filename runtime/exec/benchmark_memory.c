@@ -11,7 +11,7 @@ enum { ALIGN = 256, PATTERN = 1 << 18 /* elements that repeat */ };
 static size_t room(size_t *end, const pare_view *v)
 {
     const size_t at = *end;
-    if (v->dtype != PARE_NOTYPE) *end += pare_align_up(pare_view_bytes(v), ALIGN);
+    if (v->dtype != PARE_NOTYPE) *end += pare_align_up(pare_view_reach(v), ALIGN);
     return at;
 }
 
@@ -84,7 +84,7 @@ static const char *pattern_of(pare_benchmark_memory *m, pare_dtype type, size_t 
 static pare_status input_fill(pare_benchmark_memory *m, const pare_prep *p, size_t at,
                               const pare_view *v)
 {
-    const size_t bytes = pare_view_bytes(v);
+    const size_t bytes = pare_view_reach(v);
     size_t period = bytes;
     const char *from = v->data;
     if (!bytes || (!from && !is_random(v->dtype))) return PARE_OK;

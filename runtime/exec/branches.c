@@ -195,24 +195,24 @@ pare_status pare_branches_choose(pare_ctx *ctx, pare_branch_step *step, int coun
 
 /* --- of a plan --- */
 
-static bool uses(const pare_place *place, int count, int root)
+static bool uses(const pare_place *place, int count, const pare_place *other)
 {
     for (int i = 0; i < count; i++)
-        if (place[i].root == root) return true;
+        if (pare_places_overlap(&place[i], other)) return true;
     return false;
 }
 
-/* Does one of the two write what the other reads or writes? Roots are compared, not tensors: what
-   lies on another's memory, under another shape or in its place, counts. */
+/* Does one of the two write what the other reads or writes? Places are compared, not tensors: what
+   lies on another's memory, under another shape or in its place, counts. Parts of one Concat have
+   nothing in common. */
 static bool in_order(const pare_step *a, const pare_step *b)
 {
     for (int i = 0; i < a->out_count; i++) {
-        const int root = a->out[i].root;
-        if (root >= 0 && (uses(b->in, b->in_count, root) || uses(b->out, b->out_count, root)))
-            return true;
+        const pare_place *y = &a->out[i];
+        if (uses(b->in, b->in_count, y) || uses(b->out, b->out_count, y)) return true;
     }
     for (int i = 0; i < b->out_count; i++)
-        if (b->out[i].root >= 0 && uses(a->in, a->in_count, b->out[i].root)) return true;
+        if (uses(a->in, a->in_count, &b->out[i])) return true;
     return false;
 }
 

@@ -107,7 +107,9 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
     PARE_TRY(pare_dynamic_split(plan));
     if (optimise) {
         PARE_TRY(pare_compile_fuse(m, o));
-        if (!o->deterministic) PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
+        /* a device's Concats are made in place (parts.h) */
+        if (!o->deterministic && !o->device && !o->outline)
+            PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
         if (o->device || o->outline) PARE_TRY(pare_pass_fuse_pool(m, o->keep, o->keep_count));
     }
     if (!o->reference) {

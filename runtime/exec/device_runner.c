@@ -187,7 +187,7 @@ pare_status pare_runner_device_show(pare_runner *r, pare_view *view)
 {
     pare_runner_device *on = r->device;
     pare_device *d = r->plan->options.device;
-    size_t bytes = pare_view_bytes(view);
+    size_t bytes = pare_view_reach(view);
     if (bytes > on->seen_bytes) {
         if (on->seen) d->streams->unpin(d, on->seen);
         on->seen = NULL;

@@ -197,8 +197,8 @@ typedef struct pare_step_mark {
 void pare_runner_mark(pare_runner *runner, const pare_step_mark *marks, int count);
 
 /* Called during runs after the node that made the tensor, for the model's inputs before the first
-   node; view has the tensor's strides. Tensors fused away do not appear (pare_plan_options.keep).
- */
+   node; view has the tensor's strides. Tensors fused away, and what Concats and Splits make in
+   place (parts.h), do not appear (pare_plan_options.keep). */
 typedef pare_status (*pare_observe_fn)(void *user, const pare_value *value, const pare_view *view);
 void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user);
 

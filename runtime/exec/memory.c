@@ -11,7 +11,10 @@
 /* Libraries on a GPU choose their fastest kernels for tensors at multiples of 256 bytes. */
 enum { HOST_ALIGN = 64, DEVICE_ALIGN = 256 };
 
-static size_t align_of(const pare_plan *p) { return p->options.device ? DEVICE_ALIGN : HOST_ALIGN; }
+size_t pare_memory_align(const pare_plan *p)
+{
+    return p->options.device ? DEVICE_ALIGN : HOST_ALIGN;
+}
 
 static int larger_first(const void *a, const void *b)
 {
@@ -52,12 +55,12 @@ pare_status pare_memory_plan(pare_ctx *ctx, pare_plan *plan)
     plan->buffer_bytes = 0;
     for (int i = 0; i < n; i++) {
         pare_storage *r = todo[i];
-        r->offset = gap_for(r, placed, i, align_of(plan));
+        r->offset = gap_for(r, placed, i, pare_memory_align(plan));
         int at = i;
         for (; at > 0 && placed[at - 1]->offset > r->offset; at--) placed[at] = placed[at - 1];
         placed[at] = r;
         size_t end;
-        if (!pare_add_size(r->offset, pare_align_up(r->bytes, align_of(plan)), &end)) {
+        if (!pare_add_size(r->offset, pare_align_up(r->bytes, pare_memory_align(plan)), &end)) {
             st = PARE_FAIL(ctx, MEMORY, "activations need more memory than can be addressed");
             goto done;
         }

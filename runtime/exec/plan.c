@@ -110,6 +110,8 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
         if (s->in[k].root >= 0) out->bytes_in += pare_view_bytes(&s->in[k].view);
     for (int k = 0; k < s->out_count; k++)
         if (s->out[k].root >= 0) out->bytes_out += pare_view_bytes(&s->out[k].view);
+    out->bytes_in -= s->joined;
+    out->bytes_out -= s->joined;
     out->live = s->scratch;
     for (int r = 0; r < plan->storage_count; r++)
         if (plan->root[r].where == PARE_AT_BUFFER && plan->root[r].first <= i &&

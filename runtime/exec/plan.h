@@ -30,7 +30,9 @@ typedef struct pare_storage {
 } pare_storage;
 
 typedef struct pare_place {
-    int root; /* index in plan->root, -1: nowhere */
+    int root;            /* index in plan->root, -1: nowhere */
+    size_t at;           /* bytes from its beginning: not 0 of parts only (parts.h) */
+    size_t pitch, width; /* of a part with gaps between rows; else 0 */
     pare_view view;
 } pare_place;
 
@@ -41,6 +43,7 @@ typedef struct pare_step {
     size_t scratch;
     int in_count, out_count;
     pare_place *in, *out;
+    size_t joined;     /* bytes that are where it would copy them: neither read nor written */
     bool gathers;      /* gather.c makes its output */
     bool side;         /* it runs in the second stream of the device (branches.h) */
     bool forks, joins; /* the first, the last of a region */
@@ -93,6 +96,8 @@ struct pare_plan {
    sets plan->buffer_bytes. Greedy by size into the first gap (Pisarchyk, Lee 2020: "Efficient
    memory management for deep neural net inference", greedy by size for offset calculation). */
 PARE_NODISCARD pare_status pare_memory_plan(pare_ctx *ctx, pare_plan *plan);
+/* Bytes of which a root's offset is a multiple. */
+size_t pare_memory_align(const pare_plan *plan);
 /* Gives constants and inputs their place on the plan's device. */
 PARE_NODISCARD pare_status pare_device_place(pare_plan *plan);
 /* Does input i come from an earlier part of the stage, on the plan's device? */
@@ -129,6 +134,11 @@ PARE_NODISCARD pare_status pare_dynamic_split(pare_plan *plan);
 
 /* steps.c: kernels and places of every node. */
 PARE_NODISCARD pare_status pare_steps_make(pare_plan *plan);
+/* Have they bytes in common? */
+bool pare_places_overlap(const pare_place *a, const pare_place *b);
+
+/* May the kernel serve, also where it needs PARE_KERNEL_PARTS? */
+bool pare_kernel_serves(const pare_kernel *kernel, const pare_prep *prep);
 
 /* device.c: device->versions, asked for at the first call, which opens the libraries:
    "driver 580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0"; "none" stands for what is not there. */

@@ -31,6 +31,7 @@ static pare_status view_bind_host(pare_runner *r, const pare_place *place, pare_
     if (place->root < 0) return PARE_OK;
     const pare_storage *root = &r->plan->root[place->root];
     view->data = address(r, root);
+    if (place->at) view->data = (char *)view->data + place->at;
     if (root->where != PARE_AT_INPUT) return PARE_OK;
     if (!pare_arena_grow(&r->arena, &r->use, &r->use_capacity, (size_t)r->use_count,
                          sizeof *r->use))
@@ -45,7 +46,9 @@ static pare_status view_bind(pare_runner *r, const pare_place *place, pare_view 
     if (!r->device) return view_bind_host(r, place, view);
     *view = place->view;
     view->data = NULL;
-    if (place->root >= 0) view->data = pare_runner_device_address(r, &r->plan->root[place->root]);
+    if (place->root < 0) return PARE_OK;
+    view->data = pare_runner_device_address(r, &r->plan->root[place->root]);
+    if (place->at) view->data = (char *)view->data + place->at;
     return PARE_OK;
 }
 

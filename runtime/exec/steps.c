@@ -5,6 +5,7 @@
 #include "runtime/base/room.h"
 #include "runtime/exec/branches.h"
 #include "runtime/exec/gather.h"
+#include "runtime/exec/parts.h"
 
 #include <string.h>
 
@@ -12,6 +13,8 @@ typedef struct maker {
     pare_plan *plan;
     pare_tuner *tuner;
     pare_ptr_map root; /* of a value */
+    pare_parts parts;
+    pare_arena *arena; /* until the steps are made */
 } maker;
 
 static int storage_new(maker *m, pare_storage root)
@@ -60,24 +63,31 @@ static pare_status view_of(const pare_node *node, const pare_value *v, pare_view
     return PARE_OK;
 }
 
-/* --- lifetimes --- */
-
-/* Position (node->mark) of the last node that reads v, itself or under another shape. */
-static int last_use(const pare_value *v)
+/* The same where it lies in another tensor. */
+static pare_status place_view(const maker *m, const pare_node *node, const pare_value *v,
+                              pare_place *out)
 {
-    const pare_graph *g = v->graph;
-    if (v->is_output) return g->node_count;
-    int last = -1;
-    for (int i = 0; i < v->user_count; i++) {
-        const pare_node *user = v->user[i];
-        int at = user->graph == g ? user->mark : g->node_count;
-        if (at > last) last = at;
-        if (pare_op_is_alias(user) && user->in[0] == v && user->out[0]) {
-            at = last_use(user->out[0]);
-            if (at > last) last = at;
-        }
-    }
-    return last;
+    PARE_TRY(view_of(node, v, &out->view));
+    const pare_concat_part *part = pare_parts_find(&m->parts, v);
+    if (!part) return PARE_OK;
+    out->at = part->at;
+    out->pitch = part->pitch;
+    out->width = part->pitch ? part->width : 0;
+    pare_parts_view(&m->parts, v, &out->view);
+    return PARE_OK;
+}
+
+/* Bytes from the first to behind the last. */
+static size_t reach_of(const pare_place *p) { return pare_view_reach(&p->view); }
+
+bool pare_places_overlap(const pare_place *a, const pare_place *b)
+{
+    if (a->root < 0 || a->root != b->root) return false;
+    if (a->at >= b->at + reach_of(b) || b->at >= a->at + reach_of(a)) return false;
+    if (!a->pitch || a->pitch != b->pitch) return true;
+    /* rows of a begin so far behind those of b */
+    const size_t behind = (a->at + a->pitch - b->at % a->pitch) % a->pitch;
+    return behind < b->width || behind + a->width > a->pitch;
 }
 
 /* Bits of the inputs whose memory out 0 may take over. */
@@ -85,6 +95,7 @@ static unsigned dying_inputs(const maker *m, const pare_step *s, int position)
 {
     unsigned bits = 0;
     if (!s->out_count || !s->node->out[0]) return 0;
+    if (pare_parts_find(&m->parts, s->node->out[0])) return 0;
     const pare_view *y = &s->out[0].view;
     for (int i = 0; i < s->in_count && i < 32; i++) {
         const pare_place *x = &s->in[i];
@@ -115,13 +126,28 @@ static pare_status step_places(maker *m, pare_step *s)
         s->in[i].root = -1;
         if (!n->in[i]) continue;
         PARE_TRY(storage_find(m, n->in[i], &s->in[i].root));
-        PARE_TRY(view_of(n, n->in[i], &s->in[i].view));
+        PARE_TRY(place_view(m, n, n->in[i], &s->in[i]));
     }
     for (int i = 0; i < n->out_count; i++) {
         s->out[i].root = -1;
-        if (n->out[i]) PARE_TRY(view_of(n, n->out[i], &s->out[i].view));
+        if (n->out[i]) PARE_TRY(place_view(m, n, n->out[i], &s->out[i]));
     }
     return PARE_OK;
+}
+
+/* Is one of its tensors a part that is not like a tensor of its own? */
+static bool is_apart(const maker *m, const pare_value *v)
+{
+    const pare_concat_part *part = v ? pare_parts_find(&m->parts, v) : NULL;
+    return part && (part->pitch || part->at % pare_memory_align(m->plan));
+}
+
+static bool has_parts(const maker *m, const pare_node *node)
+{
+    bool apart = false;
+    for (int i = 0; i < node->in_count; i++) apart = apart || is_apart(m, node->in[i]);
+    for (int i = 0; i < node->out_count; i++) apart = apart || is_apart(m, node->out[i]);
+    return apart;
 }
 
 /* The kernel's view of the step; the arrays live in the plan's arena. */
@@ -144,15 +170,22 @@ static pare_status step_prep(maker *m, pare_step *s, pare_prep *prep)
                         .dying = dying_inputs(m, s, s->node->mark),
                         .arena = &p->arena,
                         .device = p->options.device,
+                        .parts = has_parts(m, s->node),
                         .share = -1};
     return PARE_OK;
+}
+
+bool pare_kernel_serves(const pare_kernel *kernel, const pare_prep *prep)
+{
+    if (prep->parts && !(kernel->flags & PARE_KERNEL_PARTS)) return false;
+    return !kernel->can || kernel->can(prep);
 }
 
 static const pare_kernel *device_kernel(const pare_prep *prep, const pare_op *op)
 {
     for (const pare_kernel *const *k = op->cuda; *k; k++)
-        if (!(*k)->can || (*k)->can(prep)) return *k;
-    return pare_host_step.can(prep) ? &pare_host_step : NULL;
+        if (pare_kernel_serves(*k, prep)) return *k;
+    return pare_kernel_serves(&pare_host_step, prep) ? &pare_host_step : NULL;
 }
 
 static pare_status kernel_choose(maker *m, const pare_prep *prep, const pare_kernel **out)
@@ -193,21 +226,36 @@ pare_status pare_kernel_prepare(const pare_kernel *kernel, pare_prep *prep)
     return PARE_OK;
 }
 
+/* The root that v lies in: the Concat's whose part it is, or its own, which may be there because
+   of its parts. */
+static pare_status root_find(maker *m, const pare_node *n, const pare_value *v, int *out)
+{
+    const pare_concat_part *part = pare_parts_find(&m->parts, v);
+    const pare_value *whole = part ? part->whole : v;
+    pare_view view;
+    *out = pare_ptr_map_find(&m->root, whole);
+    if (*out >= 0) return PARE_OK;
+    PARE_TRY(view_of(n, whole, &view));
+    const int last = pare_parts_last_use(&m->parts, whole);
+    *out = storage_new(m, (pare_storage){.where = PARE_AT_BUFFER,
+                                         .bytes = pare_view_bytes(&view),
+                                         .first = n->mark,
+                                         .last = last < n->mark ? n->mark : last});
+    return *out < 0 ? PARE_MEMORY : pare_ptr_map_put(&m->root, whole, *out);
+}
+
 static pare_status outputs_place(maker *m, pare_step *s, int share)
 {
     pare_node *n = s->node;
     for (int i = 0; i < n->out_count; i++) {
         if (!n->out[i]) continue;
-        int last = last_use(n->out[i]), root;
+        int root;
         if (i == 0 && share >= 0) {
+            const int last = pare_parts_last_use(&m->parts, n->out[i]);
             root = s->in[share].root;
             if (last > m->plan->root[root].last) m->plan->root[root].last = last;
         } else {
-            root = storage_new(m, (pare_storage){.where = PARE_AT_BUFFER,
-                                                 .bytes = pare_view_bytes(&s->out[i].view),
-                                                 .first = n->mark,
-                                                 .last = last < n->mark ? n->mark : last});
-            if (root < 0) return PARE_MEMORY;
+            PARE_TRY(root_find(m, n, n->out[i], &root));
         }
         s->out[i].root = root;
         PARE_TRY(pare_ptr_map_put(&m->root, n->out[i], root));
@@ -254,8 +302,9 @@ static pare_status step_make(maker *m, pare_node *node)
     PARE_TRY(step_places(m, s));
     if (pare_op_is_alias(node)) { /* same bytes under another shape: nothing runs */
         PARE_TRY(pare_ptr_map_put(&m->root, node->out[0], s->in[0].root));
-        return PARE_OK;
+        return pare_parts_alias(&m->parts, node->in[0], node->out[0]);
     }
+    if (pare_parts_all_joined(&m->parts, node)) return outputs_place(m, s, -1); /* nor here */
     pare_prep prep;
     size_t before = p->arena.bytes;
     PARE_TRY(step_prep(m, s, &prep));
@@ -263,6 +312,7 @@ static pare_status step_make(maker *m, pare_node *node)
     PARE_TRY(pare_kernel_prepare(s->kernel, &prep));
     drop_constants(p, node, prep.packed);
     s->gathers = pare_gathers(p, node);
+    s->joined = pare_parts_joined_bytes(&m->parts, node);
     s->state = prep.state;
     s->scratch = prep.scratch;
     p->weight_bytes += p->arena.bytes - before + prep.kept;
@@ -273,6 +323,62 @@ static pare_status step_make(maker *m, pare_node *node)
     if (s->scratch > p->scratch_bytes) p->scratch_bytes = s->scratch;
     pare_log(p->ctx, PARE_LOG_DEBUG, "%s %s: %s", node->op_type, node->name, s->kernel->name);
     return outputs_place(m, s, prep.share);
+}
+
+/* --- parts of Concats --- */
+
+/* As tensors of their own, or where they are. */
+static pare_view *trial_views(maker *m, const pare_node *node, pare_value *const *value, int count,
+                              bool apart)
+{
+    pare_view *view = pare_arena_alloc(m->arena, (size_t)count + 1, sizeof *view);
+    for (int i = 0; view && i < count; i++) {
+        if (value[i] && view_of(node, value[i], &view[i]) != PARE_OK) return NULL;
+        if (value[i] && apart) pare_parts_view(&m->parts, value[i], &view[i]);
+    }
+    return view;
+}
+
+/* The first of a device's kernels that serves; NULL: none does. */
+static const pare_kernel *trial_kernel(maker *m, const pare_node *node, bool apart)
+{
+    const pare_op *op = pare_op_of(node);
+    pare_prep prep = {.ctx = m->plan->ctx,
+                      .node = node,
+                      .in = trial_views(m, node, node->in, node->in_count, apart),
+                      .out = trial_views(m, node, node->out, node->out_count, apart),
+                      .in_count = node->in_count,
+                      .out_count = node->out_count,
+                      .threads = m->plan->options.threads,
+                      .deterministic = m->plan->options.deterministic,
+                      .arena = m->arena,
+                      .device = m->plan->options.device,
+                      .parts = apart,
+                      .share = -1};
+    return op && prep.in && prep.out ? device_kernel(&prep, op) : NULL;
+}
+
+/* The kernel must be the one that would serve without parts: another may be slower, or round
+   otherwise. */
+static bool takes(void *user, const pare_node *node, const pare_parts *parts)
+{
+    maker *m = user;
+    (void)parts;
+    const pare_kernel *apart = trial_kernel(m, node, true);
+    const bool same = apart && apart == trial_kernel(m, node, false);
+    pare_ctx_clear(m->plan->ctx); /* of shapes that are not known */
+    return same;
+}
+
+/* Observers see tensors of their own. */
+static pare_status parts_choose(maker *m)
+{
+    const pare_plan_options *o = &m->plan->options;
+    const pare_parts_rules rules = {pare_memory_align(m->plan), o->device ? takes : NULL, m};
+    m->parts.arena = m->arena;
+    pare_ptr_map_init(&m->parts.of, m->arena);
+    if (o->reference || o->keep_all || o->keep_count) return PARE_OK;
+    return pare_parts_choose(m->plan->ctx, &m->parts, m->arena, m->plan->model->graph, &rules);
 }
 
 /* --- the whole graph --- */
@@ -321,6 +427,7 @@ static pare_status steps_fill(maker *m)
     p->step = pare_arena_alloc(&p->arena, (size_t)g->node_count + 1, sizeof *p->step);
     if (!p->step) return PARE_MEMORY;
     for (int i = 0; i < g->node_count; i++) g->node[i]->mark = i;
+    PARE_TRY(parts_choose(m));
     PARE_TRY(inputs_place(m));
     for (int i = 0; i < g->node_count; i++) {
         PARE_TRY(pare_ctx_poll(p->ctx));
@@ -335,7 +442,7 @@ pare_status pare_steps_make(pare_plan *plan)
 {
     pare_arena arena;
     pare_arena_init(&arena, plan->ctx);
-    maker m = {.plan = plan};
+    maker m = {.plan = plan, .arena = &arena};
     pare_ptr_map_init(&m.root, &arena);
     pare_status st = PARE_OK;
     const pare_plan_options *o = &plan->options;

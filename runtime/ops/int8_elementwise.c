@@ -51,13 +51,13 @@ pare_status pare_requantize_table(const pare_prep *p, uint8_t table[256])
     return PARE_OK;
 }
 
-bool pare_concat_is_copy(const pare_prep *p, int i)
+bool pare_concat_is_copy(const pare_node *concat, int i)
 {
-    const float *scales = pare_node_attr(p->node, "scales")->floats;
-    const int64_t *zeros = pare_node_attr(p->node, "zero_points")->ints;
-    int last = p->in_count;
+    const float *scales = pare_node_attr(concat, "scales")->floats;
+    const int64_t *zeros = pare_node_attr(concat, "zero_points")->ints;
+    int last = concat->in_count;
     return scales[i] == scales[last] && zeros[i] == zeros[last] &&
-           p->in[i].dtype == p->out[0].dtype;
+           concat->in[i]->dtype == concat->out[0]->dtype;
 }
 
 void pare_concat_tables(const pare_prep *p, uint8_t *tables)
@@ -72,7 +72,7 @@ void pare_concat_tables(const pare_prep *p, uint8_t *tables)
     pare_epilogue_init(&e, &q, &act, PARE_NOTYPE);
     for (int i = 0; i < last; i++, tables += 256) {
         fill(tables, p->in[i].dtype, (int32_t)zeros[i], scales[i] / q.y_scale, &e);
-        if (pare_concat_is_copy(p, i))
+        if (pare_concat_is_copy(p->node, i))
             for (int k = 0; k < 256; k++) tables[k] = (uint8_t)k;
     }
 }

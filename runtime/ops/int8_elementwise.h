@@ -37,7 +37,7 @@ PARE_NODISCARD pare_status pare_requantize_table(const pare_prep *prep, uint8_t 
 /* QConcat's, 256 bytes an input one after the other; that of a plain copy is the identity. */
 void pare_concat_tables(const pare_prep *prep, uint8_t *tables);
 /* Has input i the output's scale, zero point and type? */
-bool pare_concat_is_copy(const pare_prep *prep, int i);
+bool pare_concat_is_copy(const pare_node *concat, int i);
 
 #ifdef __cplusplus
 }

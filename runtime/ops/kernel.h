@@ -25,6 +25,8 @@ typedef struct pare_prep {
                        size and strides; it is not read through another input */
     pare_arena *arena;   /* the plan's: packed weights, descriptors */
     pare_device *device; /* where the kernel runs; NULL: the CPU */
+    bool parts;      /* some of its tensors are parts of others: at multiples of 16 bytes, with gaps
+                        between rows: for kernels with PARE_KERNEL_PARTS */
     unsigned packed; /* out: bit i: run does not read constant input i (prepare copied it), so that
                         its bytes need not be held, or brought to a device */
     size_t scratch;  /* out: bytes of scratch one run needs (64-byte aligned; 256 on devices) */
@@ -90,11 +92,15 @@ enum {
     PARE_KERNEL_INPLACE_ANY = 8, /* as INPLACE, but any one input of out 0's size will do */
     PARE_KERNEL_HOST = 16,   /* a device's step that the host runs between copies: never recorded */
     PARE_KERNEL_SPARSE = 32, /* takes only weights of which two of each four are 0 (2:4) */
-    PARE_KERNEL_DRAWS = 64   /* draws random numbers: its node is never folded into a constant */
+    PARE_KERNEL_DRAWS = 64,  /* draws random numbers: its node is never folded into a constant */
+    PARE_KERNEL_PARTS = 128  /* goes by the strides of its tensors, and is content with addresses at
+                                multiples of 16 bytes */
 };
 
 int64_t pare_view_count(const pare_view *view); /* elements */
 size_t pare_view_bytes(const pare_view *view);  /* of a dense tensor of this type and count */
+/* Bytes from its first element to the end of its last: more where there are gaps. */
+size_t pare_view_reach(const pare_view *view);
 /* Row-major without gaps? Dense in N, H, W, C order (rank 4)? A tensor can be both. */
 bool pare_view_rowmajor(const pare_view *view);
 bool pare_view_nhwc(const pare_view *view);

@@ -51,7 +51,8 @@ pare_status pare_moves_concat(const pare_call *c, pare_move_fn move)
     for (int i = 0; i < c->in_count; i++) {
         int64_t n = c->in[i].dim[axis];
         pare_view to = pare_view_part(&c->out[0], axis, at, n);
-        PARE_TRY(move(c, &to, &c->in[i]));
+        if (c->in[i].data != to.data) /* a plan may have made it there */
+            PARE_TRY(move(c, &to, &c->in[i]));
         at += n;
     }
     return PARE_OK;
@@ -65,7 +66,8 @@ pare_status pare_moves_split(const pare_call *c, pare_move_fn move)
         if (c->out[i].dtype == PARE_NOTYPE) continue;
         int64_t n = c->out[i].dim[axis];
         pare_view from = pare_view_part(&c->in[0], axis, at, n);
-        PARE_TRY(move(c, &c->out[i], &from));
+        if (c->out[i].data != from.data) /* a plan may have it there */
+            PARE_TRY(move(c, &c->out[i], &from));
         at += n;
     }
     return PARE_OK;

@@ -318,6 +318,16 @@ size_t pare_view_bytes(const pare_view *view)
     return pare_type_bytes(view->dtype, pare_view_count(view), &bytes) ? bytes : 0;
 }
 
+size_t pare_view_reach(const pare_view *view)
+{
+    const size_t bytes = pare_view_bytes(view);
+    int64_t last = 0;
+    if (!bytes || pare_type(view->dtype)->bits % 8) return bytes;
+    for (int i = 0; i < view->rank; i++) last += (view->dim[i] - 1) * view->stride[i];
+    const size_t reach = (size_t)(last + 1) * (size_t)(pare_type(view->dtype)->bits / 8);
+    return reach > bytes ? reach : bytes;
+}
+
 /* Dense when walked with axis[rank - 1] fastest? Axes of length 1 may have any stride. */
 static bool dense(const pare_view *v, const int *axis)
 {

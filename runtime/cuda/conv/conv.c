@@ -382,7 +382,8 @@ static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cud
 
 /* One entry a tile; conv_64x64 takes whatever a product can be. */
 #define CONV(entry, fits, tile, way)                                                               \
-    PARE_CUDA_GEMM(entry, pare_conv_args, pare_cuda_conv_read, fits, conv_prepare, tile, way)
+    PARE_CUDA_GEMM(entry, pare_conv_args, pare_cuda_conv_read, fits, conv_prepare, tile, way,      \
+                   PARE_KERNEL_PARTS)
 CONV(conv_stem, stem_fits(prep, &a, &p), PARE_CUDA_64X64, PARE_CUDA_STEM)
 CONV(conv_widened, widened_fits(&a, &p), PARE_CUDA_64X64, PARE_CUDA_WIDENED) /* tile: the best */
 CONV(conv_128x128, pare_cuda_tile_fits(&p, PARE_CUDA_128X128), PARE_CUDA_128X128, PARE_CUDA_WHOLE)

@@ -396,9 +396,11 @@ const pare_kernel pare_cuda_conv_depthwise = {.name = "cuda_conv_depthwise",
                                               .can = strip_can,
                                               .prepare = strip_prepare,
                                               .run = direct_run,
-                                              .release = direct_release};
+                                              .release = direct_release,
+                                              .flags = PARE_KERNEL_PARTS};
 const pare_kernel pare_cuda_conv_direct = {.name = "cuda_conv_direct",
                                            .can = grouped_can,
                                            .prepare = grouped_prepare,
                                            .run = direct_run,
-                                           .release = direct_release};
+                                           .release = direct_release,
+                                           .flags = PARE_KERNEL_PARTS};

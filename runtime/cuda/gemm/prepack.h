@@ -115,8 +115,8 @@ PARE_NODISCARD pare_status pare_cuda_gemm_run(const pare_call *call);
 void pare_cuda_gemm_release(void *state);
 
 /* A kernel `entry` of one tile and way: `read` reads args a and product p of prep, `fits` judges
-   them, `make` prepares. */
-#define PARE_CUDA_GEMM(entry, args, read, fits, make, tile, way)                                   \
+   them, `make` prepares; also: flags. */
+#define PARE_CUDA_GEMM(entry, args, read, fits, make, tile, way, also)                             \
     static bool entry##_can(const pare_prep *prep)                                                 \
     {                                                                                              \
         args a;                                                                                    \
@@ -124,13 +124,13 @@ void pare_cuda_gemm_release(void *state);
         return read(prep, &a, &p) && (fits);                                                       \
     }                                                                                              \
     static pare_status entry##_prepare(pare_prep *prep) { return make(prep, tile, way); }          \
-    static const pare_kernel entry = {.name = "cuda_" #entry,                                      \
-                                      .can = entry##_can,                                          \
-                                      .prepare = entry##_prepare,                                  \
-                                      .run = pare_cuda_gemm_run,                                   \
-                                      .release = pare_cuda_gemm_release,                           \
-                                      .flags =                                                     \
-                                          (way) == PARE_CUDA_SPARSE ? PARE_KERNEL_SPARSE : 0};
+    static const pare_kernel entry = {                                                             \
+        .name = "cuda_" #entry,                                                                    \
+        .can = entry##_can,                                                                        \
+        .prepare = entry##_prepare,                                                                \
+        .run = pare_cuda_gemm_run,                                                                 \
+        .release = pare_cuda_gemm_release,                                                         \
+        .flags = (also) | ((way) == PARE_CUDA_SPARSE ? PARE_KERNEL_SPARSE : 0)};
 
 #ifdef __cplusplus
 }

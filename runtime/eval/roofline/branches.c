@@ -27,17 +27,22 @@ static double bytes_of(pare_value *const *value, int count)
     return sum;
 }
 
-static bool reads(const pare_node *reader, const pare_node *maker)
+/* Does it make one of these? What a Concat in place joins its inputs' nodes make. */
+static bool makes(const pare_roofline_maker *m, const pare_node *maker, pare_value *const *value,
+                  int count)
 {
-    for (int i = 0; i < reader->in_count; i++) {
-        const pare_value *x = storage_of(reader->in[i]);
-        if (x && x->producer == maker) return true;
+    for (int i = 0; i < count; i++) {
+        const pare_value *x = storage_of(value[i]);
+        const pare_node *n = x ? x->producer : NULL;
+        if (n == maker) return true;
+        if (n && pare_parts_all_joined(m->parts, n) && makes(m, maker, n->in, n->in_count))
+            return true;
     }
     return false;
 }
 
-static void step_read(const pare_node *const *node, const pare_roofline_step *step, int i,
-                      pare_branch_step *out)
+static void step_read(const pare_roofline_maker *m, const pare_node *const *node,
+                      const pare_roofline_step *step, int i, pare_branch_step *out)
 {
     const pare_node *n = node[i];
     const pare_value *x = n->in_count ? n->in[0] : NULL, *y = n->out_count ? n->out[0] : NULL;
@@ -48,7 +53,7 @@ static void step_read(const pare_node *const *node, const pare_roofline_step *st
                            .type = x ? x->dtype : step[i].dtype,
                            .alone = step[i].bound == PARE_BOUND_HOST};
     for (int k = 0; k < PARE_BRANCH_REACH && k < i; k++)
-        if (reads(n, node[i - 1 - k])) out->after |= (uint64_t)1 << k;
+        if (makes(m, node[i - 1 - k], n->in, n->in_count)) out->after |= (uint64_t)1 << k;
 }
 
 /* A region takes the longer of its two sets, at least what all its bytes take of HBM and all its
@@ -73,7 +78,7 @@ pare_status pare_branches_mark(const pare_roofline_maker *m, const pare_node *co
 {
     pare_branch_step *chosen = pare_arena_alloc(m->arena, (size_t)count + 1, sizeof *chosen);
     if (!chosen) return PARE_MEMORY;
-    for (int i = 0; i < count; i++) step_read(node, step, i, &chosen[i]);
+    for (int i = 0; i < count; i++) step_read(m, node, step, i, &chosen[i]);
     PARE_TRY(pare_branches_choose(m->ctx, chosen, count));
     for (int i = 0; i < count; i++) {
         step[i].region = chosen[i].region;

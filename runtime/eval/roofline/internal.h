@@ -4,6 +4,7 @@
 #define PARE_RUNTIME_EVAL_ROOFLINE_INTERNAL_H
 
 #include "runtime/eval/roofline.h"
+#include "runtime/exec/parts.h"
 #include "runtime/ops/product.h"
 
 #define PARE_LAUNCH_SECONDS 1.2e-6 /* of a kernel in a CUDA graph */
@@ -91,6 +92,7 @@ typedef struct pare_roofline_maker {
     const pare_gpu_spec *spec;
     const char *counts;
     pare_arena *arena;
+    const pare_parts *parts; /* of Concats that are made in place */
     bool late; /* the nodes' shapes are only known in a run: the host interprets them */
 } pare_roofline_maker;
 PARE_NODISCARD pare_status pare_step_predict(const pare_roofline_maker *m, const pare_node *node,
@@ -113,6 +115,9 @@ void pare_overlap_apply(const pare_roofline_step *ahead, pare_roofline_step *s);
 /* Of all steps, whose regions are known: ahead is what the same stream has ahead; a stream that has
    just joined another one, or begun, has nothing. */
 void pare_overlaps_apply(pare_roofline_step *step, int count);
+/* parts.c: those of a plan's graph. PARE_MEMORY. */
+PARE_NODISCARD pare_status pare_roofline_parts(pare_ctx *ctx, pare_parts *out, pare_arena *arena,
+                                               const pare_graph *graph);
 /* attention.c */
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out);

@@ -14,7 +14,8 @@ struct pare_roofline {
 
 static pare_status step_add(pare_roofline *r, const pare_roofline_maker *m, const pare_node *node)
 {
-    if (pare_op_is_alias(node)) return PARE_OK;
+    if (pare_op_is_alias(node) || (!m->late && pare_parts_all_joined(m->parts, node)))
+        return PARE_OK;
     pare_roofline_step *s = &r->step[r->count];
     PARE_TRY(pare_ctx_poll(r->ctx));
     PARE_TRY(pare_step_predict(m, node, s));
@@ -25,14 +26,15 @@ static pare_status step_add(pare_roofline *r, const pare_roofline_maker *m, cons
 static pare_status steps_make(pare_roofline *r, const pare_gpu_spec *spec)
 {
     pare_arena scratch;
+    pare_parts parts;
     const pare_graph *g = pare_plan_graph(r->plan);
     const int late = pare_plan_step_count(r->plan); /* an outline has no steps but these */
-    pare_roofline_maker m = {r->ctx, spec, pare_sass_counts, &scratch, false};
+    pare_roofline_maker m = {r->ctx, spec, pare_sass_counts, &scratch, &parts, false};
     r->step = pare_arena_alloc(&r->arena, (size_t)(g->node_count + late) + 1, sizeof *r->step);
     r->node = pare_arena_alloc(&r->arena, (size_t)(g->node_count + late) + 1, sizeof *r->node);
     if (!r->step || !r->node) return PARE_MEMORY;
     pare_arena_init(&scratch, r->ctx);
-    pare_status st = PARE_OK;
+    pare_status st = pare_roofline_parts(r->ctx, &parts, &scratch, g);
     for (int i = 0; st == PARE_OK && i < g->node_count; i++) st = step_add(r, &m, g->node[i]);
     m.late = true;
     for (int i = 0; st == PARE_OK && i < late; i++)

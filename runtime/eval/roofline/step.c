@@ -74,12 +74,14 @@ double pare_prep_bytes(const pare_prep *prep)
     return bytes;
 }
 
-/* What a kernel that takes parts of its first input reads and writes: the parts. */
-static double moved_bytes(const pare_prep *prep, pare_op_id op)
+/* What a kernel that takes parts of its first input reads and writes: the parts; a Concat what is
+   not where it belongs already. */
+static double moved_bytes(const pare_roofline_maker *m, const pare_prep *prep, pare_op_id op)
 {
     const bool parts = op == PARE_OP_Gather || op == PARE_OP_GatherElements ||
                        op == PARE_OP_GatherND || op == PARE_OP_Slice;
     double bytes = pare_prep_bytes(prep);
+    bytes -= 2 * (double)pare_parts_joined_bytes(m->parts, prep->node);
     if (parts && prep->out[0].dtype)
         bytes += (double)pare_view_bytes(&prep->out[0]) - (double)pare_view_bytes(&prep->in[0]);
     return bytes;
@@ -135,7 +137,7 @@ static pare_status kernel_predict(const pare_roofline_maker *m, const pare_prep 
     else if (op == PARE_OP_ConvGradInput || op == PARE_OP_ConvGradWeight)
         read = pare_conv_train_predict(m, prep, op, out);
     else if (!is_unknown(op)) {
-        pare_bytes_add(m->spec, moved_bytes(prep, op), out);
+        pare_bytes_add(m->spec, moved_bytes(m, prep, op), out);
         snprintf(out->kernel, sizeof out->kernel, "%s", kernel_of[op]);
         out->known = true;
     }
