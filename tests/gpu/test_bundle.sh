@@ -141,7 +141,7 @@ chmod +x bin/test_*
 want="PASS test_a|FAIL test_b: exit 3; bad luck|SKIP test_c: no device|"
 sh run.sh --only tests --jobs 2 --out "$folder/j" >"$folder/out" 2>&1
 say tests_run_at_once "$([ "$(grep -E '^[A-Z]+ test_[abc](:|$)' "$folder/out" | tr '\n' '|')" = "$want" ] || cat "$folder/out")"
-PATH=$folder/tools:$PATH sh run.sh --first --jobs 2 --limit 30 --out "$folder/k" >"$folder/out" 2>&1
+PATH=$folder/tools:$PATH sh run.sh --first --resume "$folder/1/results.tgz" --jobs 2 --out "$folder/k" >"$folder/out" 2>&1
 say first_runs_all_tests "$([ "$(grep -E '^[A-Z]+ test_' "$folder/out" | tr '\n' '|')" = "$want" ] || cat "$folder/out")"
 printf '#!/bin/sh\nexec sleep 60\n' >bin/test_a
 sh run.sh --only tests --jobs 1 --limit 4 --out "$folder/m" >"$folder/out" 2>&1
