@@ -7,7 +7,7 @@ libprotobuf-c-dev protobuf-c-compiler libjansson-dev libxxhash-dev zlib1g-dev li
 libjpeg62-turbo-dev|libjpeg-dev libjs-chart.js libyaml-dev libllhttp-dev|libhttp-parser-dev libgnutls28-dev
 libcurl4-openssl-dev libgrpc-dev"
 packages_demo="dataset-fashion-mnist"
-packages_test="libcmocka-dev protobuf-compiler python3 python3-venv iproute2 clang libclang-rt-dev libomp-dev curl
+packages_test="libcmocka-dev protobuf-compiler python3 python3-venv iproute2 clang lld libclang-rt-dev libomp-dev curl
 libopenmpi-dev openmpi-bin"
 packages_slurm="slurm-wlm munge"
 packages_browser="chromium"

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
 build=${1:-build}
 glibc_most=2.36  # Debian 12's
-size_most=56000000 # what a machine is sent at once is often bounded by 64 MiB
+size_most=40000000 # what a machine is sent at once is often bounded by 64 MiB
 fail() { echo "bundle: $*" >&2; exit 1; }
 command -v xz >/dev/null || fail "xz is not installed"
 command -v objdump >/dev/null || fail "objdump is not installed"
@@ -37,13 +37,14 @@ rm -rf "$stage"
 mkdir -p "$top/bin" "$top/lib" "$top/data" "$top/datasets" "$top/scripts" || exit 1
 while read -r name file; do
     cp "$file" "$top/bin/$name" || exit 1
-done <"$build/tests/simt/gpu_programs.txt"
+    echo "$file"
+done <"$build/tests/simt/gpu_programs.txt" >"$stage/programs"
 strip "$top"/bin/* || fail "strip failed"
 
 # --- libraries: all but those of glibc, which belong to the machine ---
 
 glibc="ld-linux-x86-64 libc libm libpthread libdl librt libresolv libutil libmvec linux-vdso"
-for file in "$top"/bin/*; do ldd "$file"; done | awk '/=> \//{ print $3 }' | sort -u >"$stage/needed"
+xargs -d '\n' ldd <"$stage/programs" | awk '/=> \//{ print $3 }' | sort -u >"$stage/needed"
 while read -r file; do
     stem=$(basename "$file")
     case " $glibc " in *" ${stem%%.so*} "*) continue ;; esac
@@ -76,9 +77,8 @@ for file in "$top"/bin/* "$top"/lib/*; do
         fail "$(basename "$file") holds a path of this machine: $(cat "$stage/leak")"
 done
 
-# Programs lie side by side, so that what they share is found again within xz's window.
 tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner -cf - pare-gpu |
-    xz -c --lzma2=preset=1,dict=64MiB >"$build/pare-gpu.tar.xz" || fail "tar or xz failed"
+    xz -c -1 >"$build/pare-gpu.tar.xz" || fail "tar or xz failed"
 size=$(wc -c <"$build/pare-gpu.tar.xz")
 [ "$size" -le $size_most ] || fail "$size bytes, more than $size_most"
 echo "$build/pare-gpu.tar.xz: $size bytes, $(find "$top/bin" -type f | wc -l) programs," \

@@ -28,7 +28,7 @@ add_executable(gpu_make_net ${gpu}/make_net.c)
 target_link_libraries(gpu_make_net PRIVATE libpare m)
 
 # The same for a device, the program itself with its libraries beside it, and all of it in a bundle
-if(CUDA_LINKED)
+if(DEVICE_PROGRAMS)
   pare_device_program(gpu_bench AS gpu_bench SOURCES ${bench})
   pare_device_program(simt_selftest AS simt_selftest SOURCES ${gpu}/simt_selftest.c
                       LIBRARIES simt_device)
@@ -49,5 +49,5 @@ if(CUDA_LINKED)
   set_tests_properties(gpu_bundle PROPERTIES LABELS "simt;slow" SKIP_RETURN_CODE 77 TIMEOUT 900
                        COST 1000)
 else()
-  pare_skipped(gpu_bundle "there is no CUDA toolkit to build it with")
+  pare_skipped(gpu_bundle "there is no CUDA toolkit with a libcudart.so.13 to build it with")
 endif()
