@@ -49,7 +49,7 @@ typedef struct pare_parts_rules {
 enum { PARE_PART_ALIGN = 16 };
 
 /* Chooses the parts of a sorted graph; marks of its nodes become their positions. A Concat whose
-   parts would make the most that is alive at once grow by more than an eighth and 4 MB copies.
+   parts would make the most that is alive at once grow by more than a quarter and 4 MB copies.
    PARE_MEMORY. */
 PARE_NODISCARD pare_status pare_parts_choose(pare_ctx *ctx, pare_parts *out, pare_arena *arena,
                                              const pare_graph *graph,

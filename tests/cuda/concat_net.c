@@ -309,6 +309,16 @@ void concat_stem(concat_net *n)
 {
     conv(n, "x0", "y", n->channels, 64, 7);
     graph_output(&n->g, "y");
+    weights(n, "w_s", (int64_t[]){64, n->channels, 7, 7});
+    pare_node *stem = graph_node(&n->g, "Conv", "x0 w_s", "s");
+    attr_ints(stem, "pads", 4, (int64_t[]){3, 3, 3, 3});
+    attr_ints(stem, "strides", 2, (int64_t[]){2, 2});
+    made(n, "Relu", "s", "r");
+    pare_node *pool = graph_node(&n->g, "MaxPool", "r", "pooled");
+    attr_ints(pool, "kernel_shape", 2, (int64_t[]){3, 3});
+    attr_ints(pool, "strides", 2, (int64_t[]){2, 2});
+    attr_ints(pool, "pads", 4, (int64_t[]){1, 1, 1, 1});
+    graph_output(&n->g, "pooled");
 }
 
 void concat_open(concat_net *n, concat_form form, concat_make make, int channels, int side)

@@ -34,6 +34,7 @@ void concat_rows(concat_net *n);      /* of ranks 3: sequences, under another sh
 
 void concat_operators(concat_net *n); /* no Concat: what may be beside one; channels of 64 */
 void concat_tiles(concat_net *n); /* products and a window, of 64 channels, for large pictures */
-void concat_stem(concat_net *n);  /* the same of a first convolution of 3 channels */
+void concat_stem(concat_net *n);  /* the same of a first convolution of 3 channels, and of another
+                                     one with its pool */
 
 #endif

@@ -9,11 +9,16 @@ typedef struct stem_pool_node {
     pare_cuda_stem_pool pool;
 } stem_pool_node;
 
-/* Is Y dense, with channels together, in lots of 16 bytes? */
+/* Are Y's channels together, and its pixels equally far apart, by lots of 16 bytes? */
 static bool places_fit(const pare_view *x, const pare_view *y)
 {
-    return x->rank == 4 && y->rank == 4 && (x->dim[1] == 1 || x->stride[1] == 1) &&
-           pare_view_nhwc(y);
+    int64_t row, pixel;
+    if (x->rank != 4 || y->rank != 4) return false;
+    pare_cuda_plane_strides(y, &row, &pixel);
+    return (x->dim[1] == 1 || x->stride[1] == 1) && y->stride[1] == 1 &&
+           pixel * pare_cuda_bytes(y->dtype) % PARE_CUDA_CHUNK == 0 &&
+           (y->dim[2] == 1 || row == y->dim[3] * pixel) &&
+           (y->dim[0] == 1 || y->stride[0] == y->dim[2] * y->dim[3] * pixel);
 }
 
 static bool conv_pool_read(const pare_prep *prep, pare_conv_args *a, pare_window *pool)
@@ -53,7 +58,6 @@ static pare_status conv_pool_prepare(pare_prep *prep)
     PARE_TRY(pare_conv_pool_read(prep->node, &a.win, &window));
     pare_cuda_picture_set(prep, &a, &p);
     p.in.kernel_width = (int)a.win.kernel[2], p.in.channels = (int)a.cg;
-    p.y_row = a.m;
     p.copy = 1; /* no line of the window is one tap */
     p.depth = (int)a.win.kernel[1] * PARE_CUDA_STEM_LINE;
     p.w_row = pare_cuda_pitch(p.depth, p.x_type);
@@ -86,5 +90,6 @@ static const pare_kernel conv_stem_pool = {.name = "cuda_conv_stem_pool",
                                            .can = conv_pool_can,
                                            .prepare = conv_pool_prepare,
                                            .run = conv_pool_run,
-                                           .release = conv_pool_release};
+                                           .release = conv_pool_release,
+                                           .flags = PARE_KERNEL_PARTS};
 const pare_kernel *const pare_cuda_fused_conv_pool[] = {&conv_stem_pool, NULL};

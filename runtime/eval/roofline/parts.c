@@ -6,14 +6,27 @@
 
 enum { ALIGN = 256 /* bytes of which a tensor of its own begins at a multiple */ };
 
+/* Are all pixels equally far apart (conv.c, pare_cuda_places_fit)? */
+static bool pixels_are_even(const pare_view *y)
+{
+    const int64_t pixel = y->rank > 0 ? y->stride[y->rank - 1] : 0;
+    int64_t apart = pixel;
+    for (int i = y->rank - 1; i >= 2; i--) {
+        if (y->dim[i] > 1 && y->stride[i] != apart) return false;
+        apart *= y->dim[i];
+    }
+    return y->rank < 3 || y->dim[0] == 1 || y->stride[0] == apart;
+}
+
 /* A residual must lie as the output does. */
 static bool conv_takes(const pare_node *n, const pare_parts *parts)
 {
     pare_view y, z;
     const pare_value *residual = pare_node_in(n, 3);
     if (!n->in[1] || !n->in[1]->data) return false;
-    if (!residual) return true;
     pare_parts_view(parts, n->out[0], &y);
+    if (n->out[0]->nhwc && !pixels_are_even(&y)) return false;
+    if (!residual) return true;
     pare_parts_view(parts, residual, &z);
     return pare_view_same_order(&y, &z);
 }
@@ -24,7 +37,9 @@ static bool takes(void *user, const pare_node *n, const pare_parts *parts)
     const pare_op *op = pare_op_of(n);
     switch (op ? (pare_op_id)(op - pare_ops) : PARE_OP_COUNT) {
     case PARE_OP_Conv:
+    case PARE_OP_FusedConvPool:
     case PARE_OP_FusedConv: return conv_takes(n, parts);
+    case PARE_OP_GlobalAveragePool: return n->in[0]->nhwc;
     case PARE_OP_MaxPool: return n->out_count < 2 || !n->out[1];
     case PARE_OP_QuantizeLinear: return n->in[0]->nhwc == n->out[0]->nhwc;
     case PARE_OP_AveragePool:
