@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints for which architectures a program holds GPU code: sm_80 (machine code), compute_80 (PTX).
+"""Prints for which architectures each file holds GPU code: sm_80 (machine code), compute_80 (PTX).
 
-    python3 fatbin.py PROGRAM
+    python3 fatbin.py FILE...
 
 nvcc puts a "fat binary" a kernel file into the program: a header (magic number, version, its own
 size, size of what follows), then entries (kind: 1 PTX, 2 machine code; own size, size of the code;
@@ -31,5 +31,5 @@ def architectures(data):
 
 
 if __name__ == "__main__":
-    found = architectures(Path(sys.argv[1]).read_bytes())
-    print(*(f"{kind}_{number}" for kind, number in found))
+    for name in sys.argv[1:]:
+        print(name, *(f"{kind}_{number}" for kind, number in architectures(Path(name).read_bytes())))

@@ -67,14 +67,14 @@ codes=$(sed -n 's/^code=//p' MANIFEST | tr ',' '\n' | sort -n | paste -sd, -)
 codes=$(echo "compute_${codes%%,*},$codes" | sed 's/,/ sm_/g')
 bad=
 # all of it in the library; in a program its own kernels', if it has some
-[ -z "$python" ] || for file in lib/libpare_gpu.so bin/*; do
-    found=$("$python" "$here/fatbin.py" "$file")
+[ -z "$python" ] || "$python" "$here/fatbin.py" lib/libpare_gpu.so bin/* >"$folder/code" || bad=" unreadable;"
+[ -z "$python" ] || while read -r file found; do
     case $file:$found in
     lib/*: | bin/simt_selftest: | bin/test_simt_*:) found=none ;;
     bin/*:) continue ;;
     esac
     [ "$found" = "$codes" ] || bad="$bad $file has $found;"
-done
+done <"$folder/code"
 say code_for_each_architecture "$bad"
 
 # --- run.sh without a GPU, then on the emulation ---
