@@ -10,7 +10,6 @@
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/rows.cuh"
-#include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/norm.h"
 
@@ -244,19 +243,12 @@ const pare_kernel *const pare_cuda_layer_norm[] = {&cuda_layer_norm, NULL};
 
 /* --- QLayerNormalization: the same, then QuantizeLinear (25) --- */
 
-static bool q_layer_norm_can(const pare_prep *p)
-{
-    return rows_can(p) && pare_type_is_int8(p->out[0].dtype);
-}
+static bool q_layer_norm_can(const pare_prep *p) { return rows_can(p) && rows_can_quantize(p); }
 
 static pare_status q_layer_norm_prepare(pare_prep *p)
 {
-    pare_quant_args q;
-    PARE_TRY(pare_quant_read(p->node, &q));
     PARE_TRY(layer_norm_prepare(p));
-    pare_cuda_rows *r = (pare_cuda_rows *)p->state;
-    r->to = q.to, r->y_scale = q.y_scale, r->y_zero = (float)q.y_zero;
-    return PARE_OK;
+    return rows_quantize(p, (pare_cuda_rows *)p->state);
 }
 
 static const pare_kernel cuda_q_layer_norm = {.name = "cuda_q_layer_norm",

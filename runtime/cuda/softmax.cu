@@ -9,9 +9,7 @@
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/rows.cuh"
-#include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
-#include "runtime/ops/kernel.h"
 
 #include <string.h>
 
@@ -192,22 +190,19 @@ const pare_kernel *const pare_cuda_softmax[] = {&cuda_softmax, NULL};
 static bool q_softmax_can(const pare_prep *p)
 {
     pare_cuda_rows r = {0};
-    return pare_cuda_can_float(p, 1) && p->in[0].rank > 0 && pare_type_is_int8(p->out[0].dtype) &&
+    return pare_cuda_can_float(p, 1) && p->in[0].rank > 0 && rows_can_quantize(p) &&
            pare_view_same_order(&p->in[0], &p->out[0]) &&
            rows_along(&p->in[0], p->in[0].rank - 1, &r);
 }
 
 static pare_status q_softmax_prepare(pare_prep *p)
 {
-    pare_quant_args q;
     pare_cuda_rows *r = (pare_cuda_rows *)pare_arena_alloc(p->arena, 1, sizeof *r);
     if (!r) return PARE_MEMORY;
-    PARE_TRY(pare_quant_read(p->node, &q));
     (void)rows_along(&p->in[0], p->in[0].rank - 1, r);
     r->dtype = p->in[0].dtype;
-    r->to = q.to, r->y_scale = q.y_scale, r->y_zero = (float)q.y_zero;
     p->state = r;
-    return PARE_OK;
+    return rows_quantize(p, r);
 }
 
 static const pare_kernel cuda_q_softmax = {.name = "cuda_q_softmax",

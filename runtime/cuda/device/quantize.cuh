@@ -25,4 +25,15 @@ SIMT_INLINE uint8_t code_of(float x, float scale, float zero, const code_limits 
     return (uint8_t)(int)q;
 }
 
+/* v / s as the operator rounds it; inverse: 1 / s. Two steps of Newton's method on the quotient
+   (Markstein 1990) take no branch, which the operator does. What saturates, and what
+   is no number, is left as the product has it; s is no subnormal number. */
+SIMT_INLINE float quotient_of(float v, float s, float inverse)
+{
+    float q = v * inverse;
+    const bool saturates = !(fabsf(q) < 0x1p20f);
+    q = saturates ? q : fmaf(fmaf(-q, s, v), inverse, q);
+    return saturates ? q : fmaf(fmaf(-q, s, v), inverse, q);
+}
+
 #endif

@@ -4,6 +4,10 @@
 #define PARE_RUNTIME_CUDA_DEVICE_ROWS_CUH
 
 #include "runtime/cuda/device/quantize.cuh"
+#include "runtime/ops/fused.h"
+#include "runtime/ops/kernel.h"
+
+#include <float.h>
 
 enum { WARPS = 4, ROW_VECS = 8 /* vectors of four that a lane keeps of a row */ };
 
@@ -15,7 +19,7 @@ typedef struct pare_cuda_rows {
     int64_t rows, n, step, inner, outer_step;
     pare_dtype dtype;
     pare_dtype to; /* s8, u8: y has codes of scale y_scale and zero point y_zero; none: dtype */
-    float y_scale, y_zero;
+    float y_scale, y_inverse, y_zero; /* y_inverse: 1 / y_scale */
 } pare_cuda_rows;
 
 /* The code of a result that is rounded to the rows' type before, as a float. */
@@ -23,8 +27,10 @@ SIMT_INLINE float row_code(const pare_cuda_rows &r, float v)
 {
     if (r.dtype == PARE_f16) v = __half2float(__float2half_rn(v));
     if (r.dtype == PARE_bf16) v = __bfloat162float(__float2bfloat16_rn(v));
-    const uint8_t code = code_of(v, r.y_scale, r.y_zero, code_limits_of(r.to));
-    return r.to == PARE_s8 ? (float)(int8_t)code : (float)code;
+    const code_limits l = code_limits_of(r.to);
+    float q = rintf(quotient_of(v, r.y_scale, r.y_inverse)) + r.y_zero;
+    q = q > l.low ? q : l.low;
+    return q < l.high ? q : l.high;
 }
 
 /* Stores a result at y[at]. */
@@ -81,6 +87,22 @@ SIMT_INLINE void row_store(const pare_cuda_rows &r, int64_t at, float v[VECS][4]
         if (r.to) PARE_UNROLL PARE_VEC4 v[g][k] = row_code(r, v[g][k]);
         vec4_store(type, static_cast<char *>(r.y), at + vec_start(g), v[g], 4, true);
     }
+}
+
+/* Rows of floats become rows of the node's codes; QSoftmax, QLayerNormalization. */
+static inline pare_status rows_quantize(const pare_prep *p, pare_cuda_rows *r)
+{
+    pare_quant_args q;
+    PARE_TRY(pare_quant_read(p->node, &q));
+    r->to = q.to;
+    r->y_scale = q.y_scale, r->y_inverse = 1 / q.y_scale, r->y_zero = (float)q.y_zero;
+    return PARE_OK;
+}
+
+/* Has the node a scale that rows can be quantized by? */
+static inline bool rows_can_quantize(const pare_prep *p)
+{
+    return pare_type_is_int8(p->out[0].dtype) && pare_node_float(p->node, "y_scale", 1) >= FLT_MIN;
 }
 
 static inline dim3 rows_grid(int64_t rows)

@@ -9,6 +9,7 @@
 #ifndef PARE_RUNTIME_CUDA_GEMM_WGMMA_TILES_CUH
 #define PARE_RUNTIME_CUDA_GEMM_WGMMA_TILES_CUH
 
+#include "runtime/cuda/device/quantize.cuh"
 #include "runtime/cuda/device/simt_sm90.cuh"
 #include "runtime/cuda/gemm/gemm_tiles.cuh"
 #include "runtime/cuda/gemm/wgmma.h"
@@ -217,17 +218,6 @@ SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column
 
 SIMT_INLINE int bits_of_sum(int v) { return v; }
 SIMT_INLINE int bits_of_sum(float v) { return __float_as_int(v); }
-
-/* v / s as the operator rounds it; inverse: 1 / s. Two steps of Newton's method on the quotient
-   (Markstein 1990) take no branch, which the operator does. What saturates, and what
-   is no number, is left as the product has it. */
-SIMT_INLINE float quotient_of(float v, float s, float inverse)
-{
-    float q = v * inverse;
-    const bool saturates = !(fabsf(q) < 0x1p20f);
-    q = saturates ? q : fmaf(fmaf(-q, s, v), inverse, q);
-    return saturates ? q : fmaf(fmaf(-q, s, v), inverse, q);
-}
 
 /* Four neighbours' sums in real units, stored at `to`; returns bits of the last. inverse: of Y's
    scale; z: the codes of a residual of bytes. */
