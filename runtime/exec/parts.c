@@ -211,7 +211,7 @@ static pare_status chain_put(parts_search *s, const pare_value *v, pare_concat_p
 static bool chain_is_free(const parts_search *s, const pare_value *v)
 {
     for (;; v = v->producer->in[0]) {
-        if (!is_inner(s, v) || pare_parts_find(s->parts, v) || is_whole(s, v)) return false;
+        if (pare_parts_find(s->parts, v) || is_whole(s, v) || !is_inner(s, v)) return false;
         if (!pare_op_is_alias(v->producer)) return true;
         if (!v->producer->in[0]) return false;
     }
