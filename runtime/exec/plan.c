@@ -114,8 +114,8 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
     out->bytes_out -= s->joined;
     out->live = s->scratch;
     for (int r = 0; r < plan->storage_count; r++)
-        if (plan->root[r].where == PARE_AT_BUFFER && plan->root[r].first <= i &&
-            i <= plan->root[r].last)
+        if (plan->root[r].where == PARE_AT_BUFFER && plan->root[r].first <= s->position &&
+            s->position <= plan->root[r].last)
             out->live += plan->root[r].bytes;
 }
 

@@ -41,6 +41,7 @@ typedef struct pare_step {
     const pare_kernel *kernel;
     void *state;
     size_t scratch;
+    int position; /* of its node, as roots' first and last: nodes in place have no step */
     int in_count, out_count;
     pare_place *in, *out;
     size_t joined;     /* bytes that are where it would copy them: neither read nor written */

@@ -411,6 +411,39 @@ static size_t copied(const pare_plan *p)
     return bytes;
 }
 
+/* Of what the Concat joins nothing is made beside its result; behind it positions of nodes and
+   steps differ. */
+static void what_is_alive(void **state)
+{
+    (void)state;
+    const struct {
+        const char *op;
+        size_t tensors;
+    } expected[] = {{"Exp", 2}, {"Neg", 2}, {"Sin", 4}, {"Cos", 4}, {"Mul", 4}};
+    const pare_input_shape shape = {"x", {.rank = 2, .dim = {1, 16}}};
+    const pare_plan_options options = {.threads = 1};
+    parts_case c;
+    pare_plan *plan;
+    parts_open(&c, 1);
+    graph_node(&c.g, "Exp", "x", "a");
+    graph_node(&c.g, "Neg", "x", "b");
+    concat(&c, "a b", "y", 0);
+    graph_node(&c.g, "Sin", "y", "d");
+    graph_node(&c.g, "Cos", "y", "f");
+    graph_node(&c.g, "Mul", "d f", "z");
+    graph_output(&c.g, "z");
+    assert_int_equal(pare_plan_new(&c.g.ctx, &plan, c.g.model, &shape, 1, &options), PARE_OK);
+    assert_int_equal(pare_plan_step_count(plan), 5);
+    for (int i = 0; i < 5; i++) {
+        pare_step_info info;
+        pare_plan_step(plan, i, &info);
+        assert_string_equal(info.op_type, expected[i].op);
+        assert_int_equal(info.live - plan->step[i].scratch, expected[i].tensors * 64);
+    }
+    pare_plan_free(plan);
+    parts_close(&c);
+}
+
 /* (2, 16) rows joined over axis 0, under other shapes, in two orders. */
 static void a_plan_on_the_cpu(void **state)
 {
@@ -468,6 +501,7 @@ int main(void)
         cmocka_unit_test(memory_may_not_grow_much),
         cmocka_unit_test(thousands_of_joints),
         cmocka_unit_test(someone_asks_for_a_stop),
+        cmocka_unit_test(what_is_alive),
         cmocka_unit_test(a_plan_on_the_cpu),
     };
     return cmocka_run_group_tests_name("parts", tests, NULL, NULL);
