@@ -238,6 +238,7 @@ static pare_status root_find(maker *m, const pare_node *n, const pare_value *v, 
     PARE_TRY(view_of(n, whole, &view));
     const int last = pare_parts_last_use(&m->parts, whole);
     *out = storage_new(m, (pare_storage){.where = PARE_AT_BUFFER,
+                                         .value = whole,
                                          .bytes = pare_view_bytes(&view),
                                          .first = n->mark,
                                          .last = last < n->mark ? n->mark : last});

@@ -444,6 +444,30 @@ static void what_is_alive(void **state)
     parts_close(&c);
 }
 
+/* The largest tensor may be one that no step makes: a Concat in place of parts. */
+static void the_largest_is_a_whole(void **state)
+{
+    (void)state;
+    const pare_input_shape shape = {"x", {.rank = 2, .dim = {1, 16}}};
+    const pare_plan_options options = {.threads = 1};
+    parts_case c;
+    pare_plan *plan;
+    char text[256];
+    parts_open(&c, 1);
+    graph_node(&c.g, "Exp", "x", "a");
+    graph_node(&c.g, "Neg", "x", "b");
+    concat(&c, "a b", "y", 1);
+    graph_node(&c.g, "ReduceMax", "y", "z");
+    graph_output(&c.g, "z");
+    assert_int_equal(pare_plan_new(&c.g.ctx, &plan, c.g.model, &shape, 1, &options), PARE_OK);
+    assert_int_equal(pare_plan_step_count(plan), 3);
+    pare_plan_largest(plan, text, sizeof text);
+    assert_non_null(strstr(text, "; the largest is tensor 'y' [1,32] of node '"));
+    assert_non_null(strstr(text, "' (Concat), 128 bytes"));
+    pare_plan_free(plan);
+    parts_close(&c);
+}
+
 /* (2, 16) rows joined over axis 0, under other shapes, in two orders. */
 static void a_plan_on_the_cpu(void **state)
 {
@@ -502,6 +526,7 @@ int main(void)
         cmocka_unit_test(thousands_of_joints),
         cmocka_unit_test(someone_asks_for_a_stop),
         cmocka_unit_test(what_is_alive),
+        cmocka_unit_test(the_largest_is_a_whole),
         cmocka_unit_test(a_plan_on_the_cpu),
     };
     return cmocka_run_group_tests_name("parts", tests, NULL, NULL);
