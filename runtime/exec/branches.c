@@ -254,9 +254,9 @@ static void lifetimes_extend(pare_plan *p)
 {
     int first = 0;
     for (int i = 0; i < p->step_count; i++) {
-        if (p->step[i].forks) first = p->step[i].node->mark;
+        if (p->step[i].forks) first = p->step[i].position;
         if (!p->step[i].joins) continue;
-        const int last = p->step[i].node->mark;
+        const int last = p->step[i].position;
         for (int r = 0; r < p->storage_count; r++) {
             pare_storage *root = &p->root[r];
             if (root->where != PARE_AT_BUFFER || root->first > last || root->last < first) continue;

@@ -4,6 +4,7 @@
    where its result lies. A part is taken for trial, judged by the kernels that would make and read
    it, and given up where one refuses. */
 #include "runtime/exec/parts.h"
+#include "runtime/base/size.h"
 #include "runtime/ops/int8_elementwise.h"
 
 #include <string.h>
@@ -21,6 +22,7 @@ typedef struct parts_search {
     size_t *alive;    /* (nodes + 1) scratch: what begins at a position, less what ended before */
     parts_life *life; /* (nodes) scratch: of output 0 with its parts */
     size_t most;      /* bytes that may be alive at once */
+    size_t bound;     /* no more are */
 } parts_search;
 
 /* --- looking --- */
@@ -78,12 +80,8 @@ static int last_reader(const pare_value *v)
 
 int pare_parts_last_use(const pare_parts *parts, const pare_value *v)
 {
-    int last = last_reader(v);
-    for (int i = 0; i < parts->count; i++) {
-        const int at = parts->part[i].whole == v ? last_reader(parts->value[i]) : -1;
-        if (at > last) last = at;
-    }
-    return last;
+    const int own = last_reader(v), of_parts = pare_ptr_map_find(&parts->last, v);
+    return own > of_parts ? own : of_parts;
 }
 
 /* --- where an input would lie --- */
@@ -133,9 +131,7 @@ static bool is_aligned(const pare_concat_part *p)
 
 static bool is_whole(const parts_search *s, const pare_value *v)
 {
-    for (int i = 0; i < s->parts->count; i++)
-        if (s->parts->part[i].whole == v) return true;
-    return false;
+    return pare_ptr_map_find(&s->parts->held, v) > 0;
 }
 
 /* May its memory be another's? Not where it is seen from outside, also under another shape. */
@@ -164,6 +160,14 @@ static bool is_taken(const parts_search *s, const pare_value *v)
 
 /* --- taking --- */
 
+/* So many more parts lie in whole. */
+static pare_status held_add(pare_parts *parts, const pare_value *whole, int more)
+{
+    if (!whole) return PARE_OK;
+    const int held = pare_ptr_map_find(&parts->held, whole);
+    return pare_ptr_map_put(&parts->held, whole, (held > 0 ? held : 0) + more);
+}
+
 static pare_status part_put(pare_parts *parts, const pare_value *v, const pare_concat_part *part)
 {
     int i = pare_ptr_map_find(&parts->of, v);
@@ -176,10 +180,12 @@ static pare_status part_put(pare_parts *parts, const pare_value *v, const pare_c
             return PARE_MEMORY;
         PARE_TRY(pare_ptr_map_put(&parts->of, v, i));
         parts->value[i] = v;
+        parts->part[i].whole = NULL;
         parts->count++;
     }
+    PARE_TRY(held_add(parts, parts->part[i].whole, -1));
     parts->part[i] = *part;
-    return PARE_OK;
+    return held_add(parts, part->whole, 1);
 }
 
 /* Gives up what lies in v's producers' memory under other shapes, up to the one that makes it. */
@@ -205,7 +211,7 @@ static pare_status chain_put(parts_search *s, const pare_value *v, pare_concat_p
 static bool chain_is_free(const parts_search *s, const pare_value *v)
 {
     for (;; v = v->producer->in[0]) {
-        if (!is_inner(s, v) || pare_parts_find(s->parts, v) || is_whole(s, v)) return false;
+        if (pare_parts_find(s->parts, v) || is_whole(s, v) || !is_inner(s, v)) return false;
         if (!pare_op_is_alias(v->producer)) return true;
         if (!v->producer->in[0]) return false;
     }
@@ -278,6 +284,34 @@ static pare_concat_part next_part(const parts_joint *j, int i, int64_t each, par
     return part;
 }
 
+/* Is piece i at its part of the row? */
+static bool lies_there(const pare_parts *parts, const parts_joint *j, int i,
+                       const pare_concat_part *part)
+{
+    const pare_concat_part *is = pare_parts_find(parts, j->piece[i]);
+    if (!part->width) return true;
+    return is && is->whole == part->whole && is->at == part->at && is->pitch == part->pitch &&
+           is_moved(j, i);
+}
+
+/* Gives up pieces that are there: all, or what is refused. */
+static pare_status pieces_drop(parts_search *s, const parts_joint *j, bool all, bool *any)
+{
+    pare_concat_part row;
+    int64_t each;
+    *any = false;
+    if (!rows_of(s->parts, j->y, j->axis, &row, &each)) return PARE_OK;
+    for (int i = 0; i < j->count; i++) {
+        const pare_value *v = j->piece[i];
+        const pare_concat_part part = next_part(j, i, each, &row);
+        if (!pare_parts_find(s->parts, v) || !lies_there(s->parts, j, i, &part)) continue;
+        if (!all && !is_refused(s, v)) continue;
+        PARE_TRY(part_drop(s, v));
+        *any = true;
+    }
+    return PARE_OK;
+}
+
 /* All that may be parts, less what is refused, until nothing is: a residual and what it is added to
    are taken together or not at all. */
 static pare_status pieces_try(parts_search *s, const parts_joint *j)
@@ -290,15 +324,7 @@ static pare_status pieces_try(parts_search *s, const parts_joint *j)
         if (is_moved(j, i) && is_candidate(s, j->piece[i], &part))
             PARE_TRY(chain_put(s, j->piece[i], part));
     }
-    for (bool again = true; again;) {
-        again = false;
-        for (int i = 0; i < j->count; i++) {
-            const pare_value *v = j->piece[i];
-            if (!pare_parts_joined(s->parts, j->node, i) || !is_refused(s, v)) continue;
-            PARE_TRY(part_drop(s, v));
-            again = true;
-        }
-    }
+    for (bool again = true; again;) PARE_TRY(pieces_drop(s, j, false, &again));
     return PARE_OK;
 }
 
@@ -367,6 +393,7 @@ static size_t most_alive(parts_search *s)
 {
     const pare_graph *g = s->graph;
     size_t now = 0, most = 0;
+    s->parts->walks++;
     memset(s->alive, 0, ((size_t)g->node_count + 1) * sizeof *s->alive);
     lives_find(s);
     for (int i = 0; i < g->node_count; i++) {
@@ -389,22 +416,34 @@ static size_t most_alive(parts_search *s)
 
 static pare_status joint_undo(parts_search *s, const parts_joint *j, bool whole)
 {
-    if (whole) return part_drop(s, j->y);
-    for (int i = 0; i < j->count; i++)
-        if (pare_parts_find(s->parts, j->piece[i]) && pare_parts_joined(s->parts, j->node, i))
-            PARE_TRY(part_drop(s, j->piece[i]));
-    return PARE_OK;
+    bool any;
+    return whole ? part_drop(s, j->y) : pieces_drop(s, j, true, &any);
+}
+
+/* Does what is alive fit with what the joint has taken? The graph is walked only where it might
+   not: of the joint one tensor lives longer, and others need no memory any more. */
+static bool joint_fits(parts_search *s, const parts_joint *j)
+{
+    const pare_concat_part *outer = pare_parts_find(s->parts, j->y);
+    const size_t before = s->bound;
+    if (!pare_add_size(before, bytes_of(outer ? outer->whole : j->y), &s->bound) ||
+        s->bound > s->most)
+        s->bound = most_alive(s);
+    if (s->bound <= s->most) return true;
+    s->bound = before;
+    return false;
 }
 
 static pare_status joint_try(parts_search *s, const pare_node *n)
 {
     bool whole, any = false;
+    PARE_TRY(pare_ctx_poll(s->ctx));
     if (!is_joint(n)) return PARE_OK;
     const parts_joint j = joint_of(n);
     PARE_TRY(whole_try(s, &j, &whole));
     if (!whole) PARE_TRY(pieces_try(s, &j));
     for (int i = 0; i < j.count; i++) any = any || pare_parts_find(s->parts, j.piece[i]);
-    if (!any || most_alive(s) <= s->most) return PARE_OK;
+    if (!any || joint_fits(s, &j)) return PARE_OK;
     return joint_undo(s, &j, whole);
 }
 
@@ -415,10 +454,22 @@ static pare_status joints_try(parts_search *s)
     const pare_graph *g = s->graph;
     const size_t alone = most_alive(s);
     s->most = alone + alone / 8 + SLACK;
+    s->bound = alone;
     for (int i = g->node_count - 1; i >= 0; i--)
         if (is_concat(g->node[i])) PARE_TRY(joint_try(s, g->node[i]));
     for (int i = 0; i < g->node_count; i++)
         if (is_split(g->node[i])) PARE_TRY(joint_try(s, g->node[i]));
+    return PARE_OK;
+}
+
+static pare_status last_uses_find(pare_parts *parts)
+{
+    for (int i = 0; i < parts->count; i++) {
+        const pare_value *whole = parts->part[i].whole;
+        const int last = whole ? last_reader(parts->value[i]) : -1;
+        if (whole && last > pare_ptr_map_find(&parts->last, whole))
+            PARE_TRY(pare_ptr_map_put(&parts->last, whole, last));
+    }
     return PARE_OK;
 }
 
@@ -429,10 +480,13 @@ pare_status pare_parts_choose(pare_ctx *ctx, pare_parts *out, pare_arena *arena,
     parts_search s = {.ctx = ctx, .parts = out, .graph = graph, .rules = rules};
     *out = (pare_parts){.arena = arena};
     pare_ptr_map_init(&out->of, arena);
+    pare_ptr_map_init(&out->held, arena);
+    pare_ptr_map_init(&out->last, arena);
     for (int i = 0; i < graph->node_count; i++) graph->node[i]->mark = i;
     s.alive = pare_alloc(ctx, nodes + 1, sizeof *s.alive);
     s.life = pare_alloc(ctx, nodes + 1, sizeof *s.life);
-    const pare_status st = s.alive && s.life ? joints_try(&s) : PARE_MEMORY;
+    pare_status st = s.alive && s.life ? joints_try(&s) : PARE_MEMORY;
+    if (st == PARE_OK) st = last_uses_find(out);
     pare_free(s.alive);
     pare_free(s.life);
     return st;
@@ -455,24 +509,39 @@ bool pare_parts_joined(const pare_parts *parts, const pare_node *node, int piece
     const parts_joint j = joint_of(node);
     if (piece >= j.count || !rows_of(parts, j.y, j.axis, &row, &each)) return false;
     for (int i = 0; i <= piece; i++) part = next_part(&j, i, each, &row);
-    const pare_concat_part *is = pare_parts_find(parts, j.piece[piece]);
-    if (!part.width) return true;
-    return is && is->whole == part.whole && is->at == part.at && is->pitch == part.pitch &&
-           is_moved(&j, piece);
+    return lies_there(parts, &j, piece, &part);
+}
+
+/* How many pieces are, and their bytes. */
+static int pieces_joined(const pare_parts *parts, const parts_joint *j, size_t *bytes)
+{
+    pare_concat_part row;
+    int64_t each;
+    int joined = 0;
+    *bytes = 0;
+    if (!rows_of(parts, j->y, j->axis, &row, &each)) return 0;
+    for (int i = 0; i < j->count; i++) {
+        const pare_concat_part part = next_part(j, i, each, &row);
+        if (!lies_there(parts, j, i, &part)) continue;
+        joined++;
+        *bytes += bytes_of(j->piece[i]);
+    }
+    return joined;
 }
 
 bool pare_parts_all_joined(const pare_parts *parts, const pare_node *node)
 {
+    size_t bytes;
     if (!is_joint(node)) return false;
-    for (int i = 0; i < joint_of(node).count; i++)
-        if (!pare_parts_joined(parts, node, i)) return false;
-    return true;
+    const parts_joint j = joint_of(node);
+    return pieces_joined(parts, &j, &bytes) == j.count;
 }
 
 size_t pare_parts_joined_bytes(const pare_parts *parts, const pare_node *node)
 {
-    size_t bytes = 0;
-    for (int i = 0; is_joint(node) && i < joint_of(node).count; i++)
-        if (pare_parts_joined(parts, node, i)) bytes += bytes_of(joint_of(node).piece[i]);
+    size_t bytes;
+    if (!is_joint(node)) return 0;
+    const parts_joint j = joint_of(node);
+    pieces_joined(parts, &j, &bytes);
     return bytes;
 }

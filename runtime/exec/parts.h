@@ -29,11 +29,14 @@ typedef struct pare_concat_part {
 /* All of a graph. It lives in an arena. */
 typedef struct pare_parts {
     pare_arena *arena;
-    pare_ptr_map of; /* value -> index */
+    pare_ptr_map of;   /* value -> index */
+    pare_ptr_map held; /* value -> how many parts lie in it */
+    pare_ptr_map last; /* value with parts -> the last position at which something reads one */
     pare_concat_part *part;
     const pare_value **value; /* (count) */
     int count;
     size_t capacity, value_capacity;
+    int walks; /* over the whole graph, for what is alive at once */
 } pare_parts;
 
 typedef struct pare_parts_rules {
@@ -50,7 +53,7 @@ enum { PARE_PART_ALIGN = 16 };
 
 /* Chooses the parts of a sorted graph; marks of its nodes become their positions. A Concat whose
    parts would make the most that is alive at once grow by more than a quarter and 4 MB copies.
-   PARE_MEMORY. */
+   PARE_MEMORY, PARE_INTERRUPTED. */
 PARE_NODISCARD pare_status pare_parts_choose(pare_ctx *ctx, pare_parts *out, pare_arena *arena,
                                              const pare_graph *graph,
                                              const pare_parts_rules *rules);

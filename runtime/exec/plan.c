@@ -114,8 +114,8 @@ void pare_plan_step(const pare_plan *plan, int i, pare_step_info *out)
     out->bytes_out -= s->joined;
     out->live = s->scratch;
     for (int r = 0; r < plan->storage_count; r++)
-        if (plan->root[r].where == PARE_AT_BUFFER && plan->root[r].first <= i &&
-            i <= plan->root[r].last)
+        if (plan->root[r].where == PARE_AT_BUFFER && plan->root[r].first <= s->position &&
+            s->position <= plan->root[r].last)
             out->live += plan->root[r].bytes;
 }
 
@@ -139,20 +139,17 @@ pare_device *pare_plan_device(const pare_plan *plan) { return plan->options.devi
 const char *pare_plan_largest(const pare_plan *plan, char *text, size_t size)
 {
     char shape[256];
-    const pare_node *n = NULL;
-    size_t most = 0;
+    const pare_storage *most = NULL;
     *text = 0;
-    for (int i = 0; i < plan->step_count; i++) {
-        const pare_step *s = &plan->step[i];
-        size_t bytes = s->out_count ? pare_view_bytes(&s->out[0].view) : 0;
-        if (bytes <= most) continue;
-        most = bytes;
-        n = s->node;
+    for (int r = 0; r < plan->storage_count; r++) {
+        const pare_storage *root = &plan->root[r];
+        if (root->where == PARE_AT_BUFFER && root->bytes > (most ? most->bytes : 0)) most = root;
     }
-    if (n)
-        snprintf(text, size, "; the largest is tensor '%s' %s of node '%s' (%s), %zu bytes",
-                 n->out[0]->name, pare_shape_text(&n->out[0]->shape, shape, sizeof shape), n->name,
-                 n->op_type, most);
+    if (!most) return text;
+    const pare_value *v = most->value;
+    snprintf(text, size, "; the largest is tensor '%s' %s of node '%s' (%s), %zu bytes", v->name,
+             pare_shape_text(&v->shape, shape, sizeof shape), v->producer->name,
+             v->producer->op_type, most->bytes);
     return text;
 }
 

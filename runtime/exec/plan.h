@@ -19,14 +19,15 @@ typedef enum pare_where {
 /* A stretch of memory that one tensor, or several that are the same bytes, live in. */
 typedef struct pare_storage {
     pare_where where;
-    int index;       /* AT_INPUT */
-    void *constant;  /* AT_CONSTANT: in host memory */
-    void *there;     /* AT_INPUT on a device: where it is already; NULL: it is brought up */
-    bool uploaded;   /* AT_CONSTANT: some step on the device reads it there, at `offset` of
-                        plan->device_constants */
-    size_t bytes;    /* AT_BUFFER */
-    size_t offset;   /* AT_BUFFER: set by the memory plan; AT_INPUT on a device: after it */
-    int first, last; /* positions of the nodes that write it first and read it last */
+    const pare_value *value; /* AT_BUFFER: that it was made for, the whole of parts */
+    int index;               /* AT_INPUT */
+    void *constant;          /* AT_CONSTANT: in host memory */
+    void *there;             /* AT_INPUT on a device: where it is already; NULL: it is brought up */
+    bool uploaded;           /* AT_CONSTANT: some step on the device reads it there, at `offset` of
+                                plan->device_constants */
+    size_t bytes;            /* AT_BUFFER */
+    size_t offset;           /* AT_BUFFER: set by the memory plan; AT_INPUT on a device: after it */
+    int first, last;         /* positions of the nodes that write it first and read it last */
 } pare_storage;
 
 typedef struct pare_place {
@@ -41,6 +42,7 @@ typedef struct pare_step {
     const pare_kernel *kernel;
     void *state;
     size_t scratch;
+    int position; /* of its node, as roots' first and last: nodes in place have no step */
     int in_count, out_count;
     pare_place *in, *out;
     size_t joined;     /* bytes that are where it would copy them: neither read nor written */

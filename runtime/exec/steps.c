@@ -91,7 +91,7 @@ bool pare_places_overlap(const pare_place *a, const pare_place *b)
 }
 
 /* Bits of the inputs whose memory out 0 may take over. */
-static unsigned dying_inputs(const maker *m, const pare_step *s, int position)
+static unsigned dying_inputs(const maker *m, const pare_step *s)
 {
     unsigned bits = 0;
     if (!s->out_count || !s->node->out[0]) return 0;
@@ -103,7 +103,7 @@ static unsigned dying_inputs(const maker *m, const pare_step *s, int position)
         const pare_storage *r = &m->plan->root[x->root];
         bool alone = true;
         for (int k = 0; k < s->in_count; k++) alone = alone && (k == i || s->in[k].root != x->root);
-        if (alone && r->where == PARE_AT_BUFFER && r->last == position &&
+        if (alone && r->where == PARE_AT_BUFFER && r->last == s->position &&
             r->bytes == pare_view_bytes(y) && x->view.dtype == y->dtype &&
             pare_view_same_order(&x->view, y))
             bits |= 1u << i;
@@ -167,7 +167,7 @@ static pare_status step_prep(maker *m, pare_step *s, pare_prep *prep)
                         .out_count = s->out_count,
                         .threads = p->options.threads,
                         .deterministic = p->options.deterministic,
-                        .dying = dying_inputs(m, s, s->node->mark),
+                        .dying = dying_inputs(m, s),
                         .arena = &p->arena,
                         .device = p->options.device,
                         .parts = has_parts(m, s->node),
@@ -238,6 +238,7 @@ static pare_status root_find(maker *m, const pare_node *n, const pare_value *v, 
     PARE_TRY(view_of(n, whole, &view));
     const int last = pare_parts_last_use(&m->parts, whole);
     *out = storage_new(m, (pare_storage){.where = PARE_AT_BUFFER,
+                                         .value = whole,
                                          .bytes = pare_view_bytes(&view),
                                          .first = n->mark,
                                          .last = last < n->mark ? n->mark : last});
@@ -298,7 +299,7 @@ static pare_status step_make(maker *m, pare_node *node)
 {
     pare_plan *p = m->plan;
     pare_step *s = &p->step[p->step_count];
-    *s = (pare_step){.node = node};
+    *s = (pare_step){.node = node, .position = node->mark};
     PARE_TRY(step_places(m, s));
     if (pare_op_is_alias(node)) { /* same bytes under another shape: nothing runs */
         PARE_TRY(pare_ptr_map_put(&m->root, node->out[0], s->in[0].root));

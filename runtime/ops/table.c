@@ -75,7 +75,8 @@ pare_status pare_grad_none(pare_grad *grad, const pare_node *node)
 const pare_op *pare_op_find(const char *domain, const char *op_type)
 {
     for (int i = 0; i < PARE_OP_COUNT; i++)
-        if (!strcmp(pare_ops[i].name, op_type) && !strcmp(pare_ops[i].domain, domain))
+        if (pare_ops[i].name[0] == op_type[0] && !strcmp(pare_ops[i].name, op_type) &&
+            !strcmp(pare_ops[i].domain, domain))
             return &pare_ops[i];
     return NULL;
 }

@@ -335,6 +335,69 @@ static void memory_may_not_grow_much(void **state)
     }
 }
 
+/* What is joined is split and added, so many times in a row. */
+static void blocks(parts_case *c, int count)
+{
+    char in[64] = "x", node_in[160], node_out[160];
+    for (int i = 0; i < count; i++) {
+        snprintf(node_out, sizeof node_out, "a%d", i);
+        graph_node(&c->g, "Neg", in, node_out);
+        snprintf(node_out, sizeof node_out, "b%d", i);
+        graph_node(&c->g, "Abs", in, node_out);
+        snprintf(node_in, sizeof node_in, "a%d b%d", i, i);
+        snprintf(node_out, sizeof node_out, "ab%d", i);
+        concat(c, node_in, node_out, 1);
+        snprintf(node_in, sizeof node_in, "ab%d halves", i);
+        snprintf(node_out, sizeof node_out, "d%d e%d", i, i);
+        assert_int_equal(
+            pare_node_set_int(graph_node(&c->g, "Split", node_in, node_out), "axis", 1), PARE_OK);
+        snprintf(node_in, sizeof node_in, "d%d e%d", i, i);
+        snprintf(in, sizeof in, "y%d", i);
+        graph_node(&c->g, "Add", node_in, in);
+    }
+    graph_output(&c->g, in);
+}
+
+/* What choosing takes does not grow with the square of what is joined: walks over the whole graph
+   are few while memory is far from what it may be. */
+static void thousands_of_joints(void **state)
+{
+    enum { BLOCKS = 2000 };
+    (void)state;
+    parts_case c;
+    pare_plan *plan;
+    parts_open(&c, 1);
+    graph_ints(&c.g, "halves", 1, (int64_t[]){2}, (int64_t[]){16, 16});
+    blocks(&c, BLOCKS);
+    choose(&c, false);
+    assert_int_equal(c.parts.walks, 1);
+    lies(&c, "b0", "ab0", 64, 0);
+    lies(&c, "d1999", "ab1999", 0, 0);
+    assert_true(is_whole(&c, "ab1000"));
+    const pare_input_shape shape = {"x", {.rank = 2, .dim = {1, 16}}};
+    const pare_plan_options options = {.threads = 1};
+    assert_int_equal(pare_plan_new(&c.g.ctx, &plan, c.g.model, &shape, 1, &options), PARE_OK);
+    assert_int_equal(pare_plan_step_count(plan), 3 * BLOCKS);
+    pare_plan_free(plan);
+    parts_close(&c);
+}
+
+static void someone_asks_for_a_stop(void **state)
+{
+    (void)state;
+    const volatile int stop = 1;
+    const pare_parts_rules rules = {.align = 64};
+    parts_case c;
+    parts_open(&c, 1);
+    graph_ints(&c.g, "halves", 1, (int64_t[]){2}, (int64_t[]){16, 16});
+    blocks(&c, 1);
+    choose(&c, false);
+    c.g.ctx.interrupted = &stop;
+    assert_int_equal(pare_parts_choose(&c.g.ctx, &c.parts, &c.arena, c.g.model->graph, &rules),
+                     PARE_INTERRUPTED);
+    parts_close(&c);
+}
+
 /* --- plans --- */
 
 static size_t copied(const pare_plan *p)
@@ -346,6 +409,63 @@ static size_t copied(const pare_plan *p)
         if (!strcmp(info.op_type, "Concat")) bytes += info.bytes_out;
     }
     return bytes;
+}
+
+/* Of what the Concat joins nothing is made beside its result; behind it positions of nodes and
+   steps differ. */
+static void what_is_alive(void **state)
+{
+    (void)state;
+    const struct {
+        const char *op;
+        size_t tensors;
+    } expected[] = {{"Exp", 2}, {"Neg", 2}, {"Sin", 4}, {"Cos", 4}, {"Mul", 4}};
+    const pare_input_shape shape = {"x", {.rank = 2, .dim = {1, 16}}};
+    const pare_plan_options options = {.threads = 1};
+    parts_case c;
+    pare_plan *plan;
+    parts_open(&c, 1);
+    graph_node(&c.g, "Exp", "x", "a");
+    graph_node(&c.g, "Neg", "x", "b");
+    concat(&c, "a b", "y", 0);
+    graph_node(&c.g, "Sin", "y", "d");
+    graph_node(&c.g, "Cos", "y", "f");
+    graph_node(&c.g, "Mul", "d f", "z");
+    graph_output(&c.g, "z");
+    assert_int_equal(pare_plan_new(&c.g.ctx, &plan, c.g.model, &shape, 1, &options), PARE_OK);
+    assert_int_equal(pare_plan_step_count(plan), 5);
+    for (int i = 0; i < 5; i++) {
+        pare_step_info info;
+        pare_plan_step(plan, i, &info);
+        assert_string_equal(info.op_type, expected[i].op);
+        assert_int_equal(info.live - plan->step[i].scratch, expected[i].tensors * 64);
+    }
+    pare_plan_free(plan);
+    parts_close(&c);
+}
+
+/* The largest tensor may be one that no step makes: a Concat in place of parts. */
+static void the_largest_is_a_whole(void **state)
+{
+    (void)state;
+    const pare_input_shape shape = {"x", {.rank = 2, .dim = {1, 16}}};
+    const pare_plan_options options = {.threads = 1};
+    parts_case c;
+    pare_plan *plan;
+    char text[256];
+    parts_open(&c, 1);
+    graph_node(&c.g, "Exp", "x", "a");
+    graph_node(&c.g, "Neg", "x", "b");
+    concat(&c, "a b", "y", 1);
+    graph_node(&c.g, "ReduceMax", "y", "z");
+    graph_output(&c.g, "z");
+    assert_int_equal(pare_plan_new(&c.g.ctx, &plan, c.g.model, &shape, 1, &options), PARE_OK);
+    assert_int_equal(pare_plan_step_count(plan), 3);
+    pare_plan_largest(plan, text, sizeof text);
+    assert_non_null(strstr(text, "; the largest is tensor 'y' [1,32] of node '"));
+    assert_non_null(strstr(text, "' (Concat), 128 bytes"));
+    pare_plan_free(plan);
+    parts_close(&c);
 }
 
 /* (2, 16) rows joined over axis 0, under other shapes, in two orders. */
@@ -403,6 +523,10 @@ int main(void)
         cmocka_unit_test(a_concat_along_another_axis),
         cmocka_unit_test(another_shape),
         cmocka_unit_test(memory_may_not_grow_much),
+        cmocka_unit_test(thousands_of_joints),
+        cmocka_unit_test(someone_asks_for_a_stop),
+        cmocka_unit_test(what_is_alive),
+        cmocka_unit_test(the_largest_is_a_whole),
         cmocka_unit_test(a_plan_on_the_cpu),
     };
     return cmocka_run_group_tests_name("parts", tests, NULL, NULL);
