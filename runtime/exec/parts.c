@@ -4,7 +4,6 @@
    where its result lies. A part is taken for trial, judged by the kernels that would make and read
    it, and given up where one refuses. */
 #include "runtime/exec/parts.h"
-#include "runtime/base/size.h"
 #include "runtime/ops/int8_elementwise.h"
 
 #include <string.h>
@@ -19,10 +18,9 @@ typedef struct parts_search {
     pare_parts *parts;
     const pare_graph *graph;
     const pare_parts_rules *rules;
-    size_t *alive;    /* (nodes + 1) scratch: what begins at a position, less what ended before */
-    parts_life *life; /* (nodes) scratch: of output 0 with its parts */
+    size_t *alive;    /* (nodes + 1): bytes at a position, results in place of dying inputs apart */
+    parts_life *life; /* (nodes): of output 0 with its parts */
     size_t most;      /* bytes that may be alive at once */
-    size_t bound;     /* no more are */
 } parts_search;
 
 /* --- looking --- */
@@ -294,18 +292,40 @@ static bool lies_there(const pare_parts *parts, const parts_joint *j, int i,
            is_moved(j, i);
 }
 
+/* Over the pieces that are there. */
+typedef struct parts_walk {
+    const pare_parts *parts;
+    const parts_joint *j;
+    pare_concat_part row;
+    int64_t each;
+    int next;
+} parts_walk;
+
+static parts_walk walk_of(const pare_parts *parts, const parts_joint *j)
+{
+    parts_walk w = {.parts = parts, .j = j};
+    if (!rows_of(parts, j->y, j->axis, &w.row, &w.each)) w.next = j->count;
+    return w;
+}
+
+/* The next one; NULL: there is none. */
+static const pare_value *walk_next(parts_walk *w)
+{
+    while (w->next < w->j->count) {
+        const int i = w->next++;
+        const pare_concat_part part = next_part(w->j, i, w->each, &w->row);
+        if (lies_there(w->parts, w->j, i, &part)) return w->j->piece[i];
+    }
+    return NULL;
+}
+
 /* Gives up pieces that are there: all, or what is refused. */
 static pare_status pieces_drop(parts_search *s, const parts_joint *j, bool all, bool *any)
 {
-    pare_concat_part row;
-    int64_t each;
+    const pare_value *v;
     *any = false;
-    if (!rows_of(s->parts, j->y, j->axis, &row, &each)) return PARE_OK;
-    for (int i = 0; i < j->count; i++) {
-        const pare_value *v = j->piece[i];
-        const pare_concat_part part = next_part(j, i, each, &row);
-        if (!pare_parts_find(s->parts, v) || !lies_there(s->parts, j, i, &part)) continue;
-        if (!all && !is_refused(s, v)) continue;
+    for (parts_walk w = walk_of(s->parts, j); (v = walk_next(&w));) {
+        if (!pare_parts_find(s->parts, v) || !(all || is_refused(s, v))) continue;
         PARE_TRY(part_drop(s, v));
         *any = true;
     }
@@ -364,52 +384,78 @@ static pare_status whole_try(parts_search *s, const parts_joint *j, bool *done)
 
 /* --- memory --- */
 
-static void alive_add(parts_search *s, int from, int to, size_t bytes)
+static parts_life life_of(const pare_value *v)
 {
-    const int end = s->graph->node_count;
-    s->alive[from] += bytes;
-    if (to < end) s->alive[to + 1] -= bytes; /* unsigned: sums come out right */
+    const int first = v->producer->mark, last = last_reader(v);
+    return (parts_life){first, last < first ? first : last};
 }
 
-static void lives_find(parts_search *s)
+/* What every node's results take, before anything is a part. Returns the most. */
+static size_t alive_find(parts_search *s)
 {
     const pare_graph *g = s->graph;
+    size_t most = 0;
     for (int i = 0; i < g->node_count; i++) {
         const pare_node *n = g->node[i];
-        s->life[i] = (parts_life){i, n->out_count && n->out[0] ? last_reader(n->out[0]) : i};
-    }
-    for (int i = 0; i < s->parts->count; i++) {
-        const pare_value *whole = s->parts->part[i].whole, *v = s->parts->value[i];
-        if (!whole) continue;
-        parts_life *l = &s->life[whole->producer->mark];
-        const int last = last_reader(v);
-        if (v->producer->mark < l->first) l->first = v->producer->mark;
-        if (last > l->last) l->last = last;
-    }
-}
-
-/* The most bytes that are alive at once, results in place of dying inputs apart. */
-static size_t most_alive(parts_search *s)
-{
-    const pare_graph *g = s->graph;
-    size_t now = 0, most = 0;
-    s->parts->walks++;
-    memset(s->alive, 0, ((size_t)g->node_count + 1) * sizeof *s->alive);
-    lives_find(s);
-    for (int i = 0; i < g->node_count; i++) {
-        const pare_node *n = g->node[i];
-        for (int k = 0; k < n->out_count && !pare_op_is_alias(n); k++) {
-            const pare_value *v = n->out[k];
-            if (!v || pare_parts_find(s->parts, v)) continue;
-            const int last = k ? last_reader(v) : s->life[i].last;
-            alive_add(s, k ? i : s->life[i].first, last < i ? i : last, bytes_of(v));
+        for (int k = 0; k < n->out_count; k++) {
+            if (!n->out[k]) continue;
+            const parts_life l = life_of(n->out[k]);
+            if (k == 0) s->life[i] = l;
+            if (pare_op_is_alias(n)) continue;
+            s->alive[l.first] += bytes_of(n->out[k]);
+            if (l.last < g->node_count) s->alive[l.last + 1] -= bytes_of(n->out[k]);
         }
     }
     for (int i = 0; i <= g->node_count; i++) {
-        now += s->alive[i];
-        if (now > most) most = now;
+        if (i) s->alive[i] += s->alive[i - 1]; /* unsigned: sums come out right */
+        if (s->alive[i] > most) most = s->alive[i];
     }
     return most;
+}
+
+/* So many bytes more from first to last. Returns the most that is alive there. */
+static size_t alive_add(parts_search *s, int first, int last, size_t bytes)
+{
+    size_t most = 0;
+    for (int i = first; i <= last; i++) {
+        s->alive[i] += bytes;
+        if (s->alive[i] > most) most = s->alive[i];
+        s->parts->looked++;
+    }
+    return most;
+}
+
+/* The same where a tensor that lived as `from` says lives as `to` does, which is longer. */
+static size_t life_extend(parts_search *s, parts_life from, parts_life to, size_t bytes)
+{
+    const size_t before = alive_add(s, to.first, from.first - 1, bytes);
+    const size_t behind = alive_add(s, from.last + 1, to.last, bytes);
+    return before > behind ? before : behind;
+}
+
+/* v, and what it shows under another shape, needs no memory, or some again; `whole` lives as long
+   as they do. */
+static void chain_move(parts_search *s, const pare_value *v, bool back, parts_life *whole)
+{
+    for (;; v = v->producer->in[0]) {
+        const parts_life l = life_of(v);
+        if (l.first < whole->first) whole->first = l.first;
+        if (l.last > whole->last) whole->last = l.last;
+        if (pare_op_is_alias(v->producer)) continue;
+        alive_add(s, l.first, l.last, back ? bytes_of(v) : 0 - bytes_of(v));
+        return;
+    }
+}
+
+static void joint_move(parts_search *s, const parts_joint *j, bool whole, bool back, parts_life *l)
+{
+    const pare_value *v;
+    if (whole) {
+        chain_move(s, j->y, back, l);
+        return;
+    }
+    for (parts_walk w = walk_of(s->parts, j); (v = walk_next(&w));)
+        if (pare_parts_find(s->parts, v)) chain_move(s, v, back, l);
 }
 
 /* --- the graph --- */
@@ -420,17 +466,20 @@ static pare_status joint_undo(parts_search *s, const parts_joint *j, bool whole)
     return whole ? part_drop(s, j->y) : pieces_drop(s, j, true, &any);
 }
 
-/* Does what is alive fit with what the joint has taken? The graph is walked only where it might
-   not: of the joint one tensor lives longer, and others need no memory any more. */
-static bool joint_fits(parts_search *s, const parts_joint *j)
+/* Does what is alive fit with what the joint has taken? One tensor lives longer, others need no
+   memory any more: more is alive only where that one was not. */
+static bool joint_fits(parts_search *s, const parts_joint *j, bool whole)
 {
     const pare_concat_part *outer = pare_parts_find(s->parts, j->y);
-    const size_t before = s->bound;
-    if (!pare_add_size(before, bytes_of(outer ? outer->whole : j->y), &s->bound) ||
-        s->bound > s->most)
-        s->bound = most_alive(s);
-    if (s->bound <= s->most) return true;
-    s->bound = before;
+    const pare_value *in = outer ? outer->whole : j->y;
+    parts_life *life = &s->life[in->producer->mark], longer = *life;
+    joint_move(s, j, whole, false, &longer);
+    if (life_extend(s, *life, longer, bytes_of(in)) <= s->most) {
+        *life = longer;
+        return true;
+    }
+    life_extend(s, *life, longer, 0 - bytes_of(in));
+    joint_move(s, j, whole, true, &longer);
     return false;
 }
 
@@ -443,7 +492,7 @@ static pare_status joint_try(parts_search *s, const pare_node *n)
     PARE_TRY(whole_try(s, &j, &whole));
     if (!whole) PARE_TRY(pieces_try(s, &j));
     for (int i = 0; i < j.count; i++) any = any || pare_parts_find(s->parts, j.piece[i]);
-    if (!any || joint_fits(s, &j)) return PARE_OK;
+    if (!any || joint_fits(s, &j, whole)) return PARE_OK;
     return joint_undo(s, &j, whole);
 }
 
@@ -452,9 +501,8 @@ static pare_status joints_try(parts_search *s)
 {
     enum { SLACK = 4 << 20 };
     const pare_graph *g = s->graph;
-    const size_t alone = most_alive(s);
+    const size_t alone = alive_find(s);
     s->most = alone + alone / 8 + SLACK;
-    s->bound = alone;
     for (int i = g->node_count - 1; i >= 0; i--)
         if (is_concat(g->node[i])) PARE_TRY(joint_try(s, g->node[i]));
     for (int i = 0; i < g->node_count; i++)
@@ -512,36 +560,21 @@ bool pare_parts_joined(const pare_parts *parts, const pare_node *node, int piece
     return lies_there(parts, &j, piece, &part);
 }
 
-/* How many pieces are, and their bytes. */
-static int pieces_joined(const pare_parts *parts, const parts_joint *j, size_t *bytes)
-{
-    pare_concat_part row;
-    int64_t each;
-    int joined = 0;
-    *bytes = 0;
-    if (!rows_of(parts, j->y, j->axis, &row, &each)) return 0;
-    for (int i = 0; i < j->count; i++) {
-        const pare_concat_part part = next_part(j, i, each, &row);
-        if (!lies_there(parts, j, i, &part)) continue;
-        joined++;
-        *bytes += bytes_of(j->piece[i]);
-    }
-    return joined;
-}
-
 bool pare_parts_all_joined(const pare_parts *parts, const pare_node *node)
 {
-    size_t bytes;
+    int joined = 0;
     if (!is_joint(node)) return false;
     const parts_joint j = joint_of(node);
-    return pieces_joined(parts, &j, &bytes) == j.count;
+    for (parts_walk w = walk_of(parts, &j); walk_next(&w);) joined++;
+    return joined == j.count;
 }
 
 size_t pare_parts_joined_bytes(const pare_parts *parts, const pare_node *node)
 {
-    size_t bytes;
+    const pare_value *v;
+    size_t bytes = 0;
     if (!is_joint(node)) return 0;
     const parts_joint j = joint_of(node);
-    pieces_joined(parts, &j, &bytes);
+    for (parts_walk w = walk_of(parts, &j); (v = walk_next(&w));) bytes += bytes_of(v);
     return bytes;
 }

@@ -36,7 +36,7 @@ typedef struct pare_parts {
     const pare_value **value; /* (count) */
     int count;
     size_t capacity, value_capacity;
-    int walks; /* over the whole graph, for what is alive at once */
+    size_t looked; /* at so many positions choosing has, for what is alive there */
 } pare_parts;
 
 typedef struct pare_parts_rules {

@@ -358,8 +358,8 @@ static void blocks(parts_case *c, int count)
     graph_output(&c->g, in);
 }
 
-/* What choosing takes does not grow with the square of what is joined: walks over the whole graph
-   are few while memory is far from what it may be. */
+/* What choosing takes does not grow with the square of what is joined: of each block it looks only
+   at where the block's tensors live, 5 positions. */
 static void thousands_of_joints(void **state)
 {
     enum { BLOCKS = 2000 };
@@ -370,7 +370,7 @@ static void thousands_of_joints(void **state)
     graph_ints(&c.g, "halves", 1, (int64_t[]){2}, (int64_t[]){16, 16});
     blocks(&c, BLOCKS);
     choose(&c, false);
-    assert_int_equal(c.parts.walks, 1);
+    assert_in_range(c.parts.looked, BLOCKS, 16 * BLOCKS);
     lies(&c, "b0", "ab0", 64, 0);
     lies(&c, "d1999", "ab1999", 0, 0);
     assert_true(is_whole(&c, "ab1000"));
