@@ -299,6 +299,12 @@ static pare_status put_options(facts *f, const pare_trainer *t)
 
 /* --- where it runs --- */
 
+/* Concats and Splits, which a plan makes in place where it can, change no number. */
+static bool only_joins(const char *op)
+{
+    return !strcmp(op, "Concat") || !strcmp(op, "QConcat") || !strcmp(op, "Split");
+}
+
 /* Steps add up: ranks that share a model have the sum of one process. */
 static void add_plan(pare_hash *sum, const pare_plan *plan)
 {
@@ -306,6 +312,7 @@ static void add_plan(pare_hash *sum, const pare_plan *plan)
         pare_hash step = {0};
         pare_step_info s;
         pare_plan_step(plan, i, &s);
+        if (only_joins(s.op_type)) continue;
         add(&step, s.op_type, strlen(s.op_type));
         add(&step, s.kernel, strlen(s.kernel));
         add(&step, s.output, strlen(s.output));
