@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nets with branches, in two streams of the device against one: the same bytes, whatever runs
-   first, and no memory that two branches share. Planted: a fork or a join without its wait, tensors
-   and scratch that both streams write. */
+/* Nets with branches, in two streams against one: the same bytes, whatever runs first, and no
+   memory that two branches share. Planted: forks and joins without waits, memory that both write.
+ */
 #include "formats/onnx.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/exec/replicas.h"

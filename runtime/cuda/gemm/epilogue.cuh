@@ -201,8 +201,9 @@ SIMT_INLINE unsigned four_pack(const pare_cuda_gemm_args &p, const tile_clamp &l
 
 /* Four neighbours of integer sums, stored at `to`; returns what is stored. */
 template <int END>
-SIMT_INLINE unsigned four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, const int sum[4],
-                             const float scale[4], const float bias[4], char *to)
+SIMT_INLINE unsigned four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l,
+                                 const int sum[4], const float scale[4], const float bias[4],
+                                 char *to)
 {
     unsigned *word = reinterpret_cast<unsigned *>(to);
     float v[4];

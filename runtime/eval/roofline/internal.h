@@ -82,7 +82,7 @@ void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const c
 /* wgmma.c: has gemm/wgmma.cu the epilogue of matrices that does not only clamp? to: what it rounds
    to, f32: it does not. */
 bool pare_wgmma_ends(const pare_gpu_product *p, const pare_act *act, pare_dtype to);
-/* The same of the tiles by wgmma alone, where one is faster than *out. tile: its name, NULL: all. */
+/* The same of the tiles by wgmma alone, where one is faster than *out. tile: its name or NULL. */
 void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                         const pare_gpu_product *p, const char *tile, pare_roofline_step *out);
 
