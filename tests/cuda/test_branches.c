@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nets with branches, in two streams against one: the same bytes, whatever runs first, and no
-   memory that two branches share. Planted: forks and joins without waits, memory that both write.
- */
+   memory that both write. Planted: forks and joins without waits, memory that both write. */
 #include "formats/onnx.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/exec/replicas.h"
