@@ -14,8 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows that are worked on at a time, no more than these, and their numbers, if one row has not
-   more; numbers that one thread makes. */
+/* At a time: rows, and numbers of more than one row; numbers of all rows that one thread makes. */
 enum { ROWS = 32, NUMBERS = 1 << 14, ALONE = 1 << 15 };
 
 typedef struct quantized_rows {

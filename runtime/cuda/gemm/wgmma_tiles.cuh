@@ -2,7 +2,7 @@
 /* The kernel of products on compute capability 9.0, of 8-bit integers and of halves. A block has
    three groups of four warps, or five, and stays for many tiles: a thread of the last fills stages
    by tensor maps, a window's patches by im2col maps, each other group multiplies its rows of a
-   tile, finishes their sums where they are, and store Y by tensor maps through shared
+   tile, finishes their sums where they are, and stores Y by tensor maps through shared
    memory, in which a residual was brought the same way. To stages and maps all types are bytes.
 
    For files that are compiled for sm_90a only. */
