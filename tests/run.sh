@@ -195,45 +195,51 @@ stage_install() {
     [ -f tests/example/run.sh ] && script install/example install/ sh tests/example/run.sh
 }
 
-# stage_cli FILE...: each once, whoever comes first
+# claim FILE: true for the first that asks
+claim() { mkdir "$log/claimed/$(basename "$1")" 2>/dev/null; }
+
+# stage_cli FILE..., stage_python FILE...: each once, whoever comes first
 stage_cli() {
     for file; do
         name=$(basename "$file" .sh)
-        mkdir "$log/claimed/$name" 2>/dev/null && script "cli/$name" cli/ sh "$file"
+        claim "$file" && script "cli/$name" cli/ sh "$file"
     done
 }
 
 stage_python() {
-    set -- tests/interop/*.py
-    [ -f "$1" ] || return
-    if ! python_ready; then
-        say "SKIP interop: $why"
-        return
-    fi
-    for file in "$@"; do
-        case $(basename "$file") in _*) continue ;; esac
+    for file; do
         stem=interop/$(basename "$file" .py)
-        script "$stem" "$stem/" "$python" "$file"
+        claim "$file" && script "$stem" "$stem/" "$python" "$file"
     done
 }
 
 for stage in release sanitize isa fuzz install; do
     wants $stage && stage_$stage
 done
-# Side by side: each computes on one core for most of its time, and who is done first helps. Tests of
-# several processes run one after the other.
+# Three lanes on two cores: most of these wait for timers, servers and jobs for a part of their time.
+# Tests of several processes (ranks) run one after the other, in the first lane.
 rm -rf "$log/claimed" && mkdir "$log/claimed"
-ranks=$(grep -lE 'ranks_can|_parallel\.sh' tests/cli/[!_]*.sh)
-others=$(grep -LE 'ranks_can|_parallel\.sh' tests/cli/[!_]*.sh)
-# shellcheck disable=SC2086 # lists of words
-if wants cli; then stage_cli $ranks $others & fi
-wants python && stage_python
-# shellcheck disable=SC2046 # a list of words
-wants cli && stage_cli $(echo "$others" | sort -r)
-wait
-for file in $ranks $others; do
-    name=$(basename "$file" .sh)
-    ! wants cli || [ -d "$log/claimed/$name" ] || say "FAIL cli/$name: was not run"
+ranks= others= pythons=
+if wants cli; then
+    ranks=$(grep -lE 'ranks_can|_parallel\.sh' tests/cli/[!_]*.sh)
+    others=$(grep -LE 'ranks_can|_parallel\.sh' tests/cli/[!_]*.sh)
+fi
+if wants python; then
+    if python_ready; then
+        pythons=$(ls tests/interop/[!_]*.py)
+    else
+        say "SKIP interop: $why"
+    fi
+fi
+# shellcheck disable=SC2046,SC2086 # lists of words
+{
+    { stage_cli $ranks $others; stage_python $pythons; } &
+    { stage_python $pythons; stage_cli $(echo "$others" | sort -r); } &
+    { stage_cli $(echo "$others" | sort -r); stage_python $(echo "$pythons" | sort -r); } &
+    wait
+}
+for file in $ranks $others $pythons; do
+    [ -d "$log/claimed/$(basename "$file")" ] || say "FAIL $file: was not run"
 done
 
 passed=$(grep -c '^PASS ' "$results")
