@@ -6,9 +6,10 @@
    part of all blocks' ones, adds them in the blocks' order, finishes and stores four neighbours at
    a time. Bytes: a row of X is read once for 64 columns, one of W once for BN rows.
 
-   Sums that pass through shared memory of a cluster cost two barriers and 4 bytes each. Through
-   device memory they would cost a fence, a counter, and two trips to L2, about a microsecond more
-   by the latencies of arXiv 2402.13499, and memory that the plan has to keep.
+   Sums that pass through shared memory of a cluster cost two barriers, and 4 bytes each that other
+   blocks read. Through device memory they would cost a fence, a counter and two trips to L2, which
+   is farther (arXiv 2402.13499), and room in the plan's memory; and one block would finish what
+   here all of them do.
 
    For files that are compiled for sm_90a only. */
 #ifndef PARE_RUNTIME_CUDA_GEMM_WGMMA_SWAP_CUH
