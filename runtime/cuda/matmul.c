@@ -5,6 +5,7 @@
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/sparse.h"
 #include "runtime/cuda/gemm/wgmma.h"
+#include "runtime/cuda/gemm/wgmma_swap.h"
 
 static void matrix_set(const pare_prep *prep, const pare_matmul_args *a, pare_cuda_gemm_args *p)
 {
@@ -93,6 +94,19 @@ WGMMA(matmul_wgmma_128x64, PARE_CUDA_128X64)
 WGMMA(matmul_wgmma_256x64, PARE_CUDA_256X64)
 WGMMA(matmul_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
 
+static bool swap_fits(const pare_prep *prep, const pare_matmul_args *a,
+                      const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
+{
+    const pare_epilogue e =
+        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+    return pare_cuda_swap_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
+}
+
+#define SWAP(entry, tile) MATMUL(entry, swap_fits(prep, &a, &p, tile), tile, PARE_CUDA_SWAP)
+SWAP(matmul_wgmma_swap_32x64, PARE_CUDA_32X64)
+SWAP(matmul_wgmma_swap_64x64, PARE_CUDA_64X64)
+SWAP(matmul_wgmma_swap_128x64, PARE_CUDA_128X64)
+
 #define FLOATS                                                                                     \
     &pare_cuda_matmul_batched, &pare_cuda_matmul_lt_0, &pare_cuda_matmul_lt_1,                     \
         &pare_cuda_matmul_lt_2, &pare_cuda_matmul_lt_3, &pare_cuda_matmul_lt_4,                    \
@@ -103,7 +117,8 @@ WGMMA(matmul_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
 #define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
 #define HOPPER                                                                                     \
     &matmul_wgmma_128x128, &matmul_wgmma_256x128, &matmul_wgmma_128x192, &matmul_wgmma_128x64,     \
-        &matmul_wgmma_256x64, &matmul_wgmma_256x128_4wg
+        &matmul_wgmma_256x64, &matmul_wgmma_256x128_4wg, &matmul_wgmma_swap_32x64,                 \
+        &matmul_wgmma_swap_64x64, &matmul_wgmma_swap_128x64
 #define PASSES                                                                                     \
     &pare_cuda_matmul_lt_epilogue_0, &pare_cuda_matmul_lt_epilogue_1,                              \
         &pare_cuda_matmul_lt_epilogue_2, &pare_cuda_matmul_lt_epilogue_3

@@ -103,7 +103,13 @@ set(CUDA_HOST
   gemm/blas_product.c
   gemm/prepack.c
 )
-set(CUDA_HOPPER gemm/wgmma.cu gemm/wgmma_half.cu gemm/wgmma_real.cu)
+set(CUDA_HOPPER
+  gemm/wgmma.cu
+  gemm/wgmma_half.cu
+  gemm/wgmma_real.cu
+  gemm/wgmma_swap.cu
+  gemm/wgmma_swap_half.cu
+)
 set(CUDA_NO_HOPPER gemm/wgmma_none.c)
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_DEPENDENT PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -293,6 +293,7 @@ static void device_check(kernel_case *k, const pare_prep *plain, const void *wan
     pare_device *device = device_open();
     for (const pare_kernel *const *it = k->op->cuda; *it; it++) {
         if (k->only && !strstr((*it)->name, k->only)) continue;
+        if (k->without && strstr((*it)->name, k->without)) continue;
         pare_prep prep = *plain;
         prep.device = device;
         prep.dying = prep.packed = 0;
@@ -302,9 +303,11 @@ static void device_check(kernel_case *k, const pare_prep *plain, const void *wan
         if ((*it)->prepare && (*it)->prepare(&prep) != PARE_OK)
             fail_msg("%s: %s", (*it)->name, k->ctx.message);
         device_execute(k, *it, &prep, want);
-        const bool some = strstr((*it)->name, "wgmma") != NULL;
+        const bool some = strstr((*it)->name, "wgmma") != NULL,
+                   swap = strstr((*it)->name, "wgmma_swap") != NULL;
         k->device_runs += !some;
-        k->wgmma_runs += some;
+        k->wgmma_runs += some && !swap;
+        k->swap_runs += swap;
         k->library_runs += !strncmp((*it)->name, "cublas", 6);
         if ((*it)->release) (*it)->release(prep.state);
     }

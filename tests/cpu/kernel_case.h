@@ -17,9 +17,11 @@ typedef struct kernel_case {
     unsigned dying; /* the residual's input, lent to the output */
     int threads;
     /* Where tests are built with a device: its kernels that ran the node so far; among them the
-       ways of cuBLAS and cuBLASLt. Beside them those that only some devices have (wgmma.h). */
-    int device_runs, library_runs, wgmma_runs;
-    const char *only;      /* of the device's kernels those whose names hold it; NULL: all */
+       ways of cuBLAS and cuBLASLt. Beside them those that only some devices have (wgmma.h,
+       wgmma_swap.h). */
+    int device_runs, library_runs, wgmma_runs, swap_runs;
+    /* Of the device's kernels those whose names hold the first, and not the second; NULL: all. */
+    const char *only, *without;
     uint64_t number, seed; /* what it was opened with; the random numbers' state */
 } kernel_case;
 

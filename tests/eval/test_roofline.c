@@ -264,6 +264,15 @@ static void hopper_has_tiles(void **state)
     p.columns = 192, p.rows = 3413; /* 40 tiles of 128 x 128 have 192 * 3413.3 outputs */
     s = (pare_roofline_step){0};
     pare_product_predict(h200, pare_sass_counts, "matmul", &p, &s);
+    assert_null(strstr(s.kernel, "wgmma_1"));
+    assert_null(strstr(s.kernel, "wgmma_2"));
+    p.columns = 256, p.rows = 196, p.depth = 2304; /* few tiles, deep: a cluster shares each */
+    s = (pare_roofline_step){0};
+    pare_product_predict(h200, pare_sass_counts, "conv", &p, &s);
+    assert_non_null(strstr(s.kernel, "conv_wgmma_swap_"));
+    p.columns = 254; /* not in fours */
+    s = (pare_roofline_step){0};
+    pare_product_predict(h200, pare_sass_counts, "conv", &p, &s);
     assert_null(strstr(s.kernel, "wgmma"));
     pare_ctx_clear(&ctx);
 }

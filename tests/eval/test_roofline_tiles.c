@@ -2,6 +2,7 @@
 /* The model's tiles and splits beside those of the GPU backend, whose rule it repeats: the same
    answer for products of many sizes, types and ways. Asks no device. */
 #include "runtime/cuda/gemm/prepack.h"
+#include "runtime/cuda/gemm/wgmma_swap.h"
 #include "runtime/eval/roofline/internal.h"
 
 #include <setjmp.h>
@@ -11,6 +12,24 @@
 #include <cmocka.h>
 
 static const pare_dtype types[] = {PARE_s8, PARE_f16, PARE_bf16, PARE_f32};
+
+/* Tiles whose depth a cluster shares: as many blocks, and of no more tiles. */
+static void swap_compare(const pare_cuda_gemm_args *p, const pare_gpu_product *q, const char *of)
+{
+    static const pare_cuda_tiling tile[] = {PARE_CUDA_32X64, PARE_CUDA_64X64, PARE_CUDA_128X64};
+    pare_gpu_product few = *q;
+    few.wgmma = few.chunks = few.plain = true;
+    few.batches = 1;
+    for (int t = 0; t < 3; t++) {
+        const int rows = pare_swap_rows(tile[t]);
+        const int64_t tiles = pare_swap_tiles(p, tile[t]);
+        if (pare_swap_blocks(q, rows) !=
+            pare_swap_cluster(tiles, (int64_t)p->depth * pare_cuda_bytes(p->x_type)))
+            fail_msg("blocks of %d rows of %s", rows, of);
+        if (pare_swap_takes(&few, rows) != (p->columns % 4 == 0 && tiles <= PARE_SWAP_MOST_TILES))
+            fail_msg("tiles of %d rows of %s", rows, of);
+    }
+}
 
 static void compare(const pare_cuda_gemm_args *p, const pare_gpu_product *q)
 {
@@ -27,6 +46,7 @@ static void compare(const pare_cuda_gemm_args *p, const pare_gpu_product *q)
         if (pare_tile_fits(q, (pare_gpu_tile)t) != backend) fail_msg("tile %d of %s", t, of);
     }
     if (pare_splits_of(q) != pare_cuda_splits_of(p)) fail_msg("splits of %s", of);
+    swap_compare(p, q, of);
 }
 
 static void rules_are_equal(void **state)

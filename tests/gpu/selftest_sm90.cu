@@ -72,6 +72,26 @@ static __global__ void row_sync_group(uint64_t *out, const unsigned *in)
     out[t] = room[threadIdx.x ^ 127u];
 }
 
+// --- clusters: a thread reads 16 bytes that the next block but one wrote ---
+
+static __global__ void row_cluster(uint64_t *out, const unsigned *in)
+{
+    SIMT_DYN_SHARED_AT(unsigned, room, 1024);
+    THREAD;
+    const int size = simt_cluster_size(), rank = simt_cluster_rank();
+    const unsigned mine = threadIdx.x * 4, other = threadIdx.x ^ 5u;
+    unsigned word[4];
+    for (int i = 0; i < 4; i++) room[mine + i] = in[(t * 4 + i) % (N * SELFTEST_INPUTS)];
+    simt_cluster_arrive();
+    simt_cluster_wait();
+    simt_cluster_load(word, simt_shared_address(room) + other * 16, (rank + 2) % size);
+    out[t] = (uint64_t)word[1] << 32 | word[0];
+    out[N + t] = (uint64_t)word[3] << 32 | word[2];
+    out[2 * N + t] = (unsigned)(block * 64 + size * 8 + rank);
+    simt_cluster_arrive();
+    simt_cluster_wait();
+}
+
 // --- boxes: what a block loaded, in its swizzled order ---
 
 SIMT_INLINE unsigned barrier_set(unsigned bar)
@@ -89,6 +109,7 @@ SIMT_INLINE void tile_put(uint64_t *out, const uint64_t *tile, int t)
     for (int i = 0; i < 2; i++) out[i * N + t] = tile[i * SELFTEST_BLOCK + (int)threadIdx.x];
 }
 
+template <bool CONSTANT>
 static __global__ void row_tma_load(uint64_t *out, const __grid_constant__ CUtensorMap map)
 {
     SIMT_DYN_SHARED_AT(uint64_t, room, 1024);
@@ -97,7 +118,10 @@ static __global__ void row_tma_load(uint64_t *out, const __grid_constant__ CUten
     if (threadIdx.x == 0) {
         simt_tma_prefetch(&map);
         simt_mbar_expect(bar, TILE);
-        simt_tma_load(at, &map, bar, block * 16 - 16, block * 50 - 10);
+        if (CONSTANT)
+            simt_tma_load_constant(at, &map, bar, block * 16 - 16, block * 50 - 10);
+        else
+            simt_tma_load(at, &map, bar, block * 16 - 16, block * 50 - 10);
     }
     simt_mbar_wait(bar, 0);
     tile_put(out, room, t);
@@ -156,6 +180,20 @@ template <typename SUM, int COUNT> SIMT_INLINE uint64_t sums_hash(const SUM (&su
     return all;
 }
 
+template <int COLUMNS>
+SIMT_INLINE unsigned operands_load(unsigned at, const CUtensorMap *a, const CUtensorMap *b,
+                                   int block)
+{
+    const unsigned bar = barrier_set(at + 2 * TILE + COLUMNS * ROW);
+    if (threadIdx.x == 0) {
+        simt_mbar_expect(bar, 2 * TILE + COLUMNS * ROW);
+        for (int i = 0; i < 2; i++) simt_tma_load(at + i * TILE, a, bar, 0, block * 32 + i * 16);
+        simt_tma_load(at + 2 * TILE, b, bar, 0, 0);
+    }
+    simt_mbar_wait(bar, 0);
+    return at;
+}
+
 template <bool A_UNSIGNED, int COLUMNS>
 static __global__ void __launch_bounds__(SELFTEST_BLOCK)
     row_wgmma(uint64_t *out, const __grid_constant__ CUtensorMap a,
@@ -163,18 +201,28 @@ static __global__ void __launch_bounds__(SELFTEST_BLOCK)
 {
     SIMT_DYN_SHARED_AT(char, room, 1024);
     THREAD;
-    const int group = (int)threadIdx.x / 128;
-    const unsigned at = simt_shared_address(room), bar = barrier_set(at + 2 * TILE + COLUMNS * ROW);
-    if (threadIdx.x == 0) {
-        simt_mbar_expect(bar, 2 * TILE + COLUMNS * ROW);
-        for (int i = 0; i < 2; i++) simt_tma_load(at + i * TILE, &a, bar, 0, block * 32 + i * 16);
-        simt_tma_load(at + 2 * TILE, &b, bar, 0, 0);
-    }
-    simt_mbar_wait(bar, 0);
+    const unsigned at = operands_load<COLUMNS>(simt_shared_address(room), &a, &b, block);
     int sums[COLUMNS / 2] = {};
-    rows_multiply<COLUMNS>(at, group, sums,
+    rows_multiply<COLUMNS>(at, (int)threadIdx.x / 128, sums,
                            [](int(&d)[COLUMNS / 2], uint64_t x, uint64_t w, int add) {
                                simt_wgmma_k32<A_UNSIGNED>(d, x, w, add);
+                           });
+    out[t] = sums_hash(sums);
+}
+
+// The same of signed rows and columns without sign.
+template <int COLUMNS>
+static __global__ void __launch_bounds__(SELFTEST_BLOCK)
+    row_wgmma_s8u8(uint64_t *out, const __grid_constant__ CUtensorMap a,
+                   const __grid_constant__ CUtensorMap b)
+{
+    SIMT_DYN_SHARED_AT(char, room, 1024);
+    THREAD;
+    const unsigned at = operands_load<COLUMNS>(simt_shared_address(room), &a, &b, block);
+    int sums[COLUMNS / 2] = {};
+    rows_multiply<COLUMNS>(at, (int)threadIdx.x / 128, sums,
+                           [](int(&d)[COLUMNS / 2], uint64_t x, uint64_t w, int add) {
+                               simt_wgmma_k32_s8u8(d, x, w, add);
                            });
     out[t] = sums_hash(sums);
 }
@@ -276,11 +324,30 @@ extern "C" cudaError_t selftest_sync_group(uint64_t *out, const unsigned *in, cu
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t selftest_tma_load(uint64_t *out, const unsigned *in, cudaStream_t stream)
+template <bool CONSTANT>
+static cudaError_t load(uint64_t *out, const unsigned *in, cudaStream_t stream)
 {
     CUtensorMap map;
     if (!map_rows(&map, in, 48, ROWS - 5, 64)) return cudaErrorInvalidValue;
-    SIMT_LAUNCH(row_tma_load, blocks, threads, SHARED, stream, out, map);
+    SIMT_LAUNCH((row_tma_load<CONSTANT>), blocks, threads, SHARED, stream, out, map);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t selftest_tma_load(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    return load<false>(out, in, stream);
+}
+
+extern "C" cudaError_t selftest_tma_load_constant(uint64_t *out, const unsigned *in,
+                                                  cudaStream_t stream)
+{
+    return load<true>(out, in, stream);
+}
+
+extern "C" cudaError_t selftest_cluster(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    SIMT_LAUNCH_CLUSTER(row_cluster, false, 4, blocks, threads, SELFTEST_BLOCK * 16, stream, out,
+                        in);
     return cudaGetLastError();
 }
 
@@ -311,6 +378,16 @@ static cudaError_t multiply(uint64_t *out, const unsigned *in, cudaStream_t stre
     return cudaGetLastError();
 }
 
+template <bool, int COLUMNS>
+static cudaError_t multiply_s8u8(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    CUtensorMap a, b;
+    if (!map_rows(&a, in, ROW, ROWS, 64) || !map_rows(&b, in, ROW, ROWS, COLUMNS))
+        return cudaErrorInvalidValue;
+    SIMT_LAUNCH((row_wgmma_s8u8<COLUMNS>), blocks, threads, SHARED, stream, out, a, b);
+    return cudaGetLastError();
+}
+
 template <bool BF16, int COLUMNS>
 static cudaError_t multiply_half(uint64_t *out, const unsigned *in, cudaStream_t stream)
 {
@@ -323,6 +400,13 @@ static cudaError_t multiply_half(uint64_t *out, const unsigned *in, cudaStream_t
     {                                                                                              \
         return launch<second, columns>(out, in, stream);                                           \
     }
+WGMMA(wgmma_s8_32, multiply, false, 32)
+WGMMA(wgmma_u8_32, multiply, true, 32)
+WGMMA(wgmma_f16_32, multiply_half, false, 32)
+WGMMA(wgmma_bf16_32, multiply_half, true, 32)
+WGMMA(wgmma_s8u8_32, multiply_s8u8, false, 32)
+WGMMA(wgmma_s8u8_64, multiply_s8u8, false, 64)
+WGMMA(wgmma_s8u8_128, multiply_s8u8, false, 128)
 WGMMA(wgmma_s8_64, multiply, false, 64)
 WGMMA(wgmma_u8_64, multiply, true, 64)
 WGMMA(wgmma_f16_64, multiply_half, false, 64)

@@ -13,8 +13,8 @@ namespace simt
 /* --- who accesses memory beside threads: numbers of the checker's clocks (clock.h) --- */
 
 enum {
-    BARRIERS = 64, /* most of a block */
-    STORERS = 32,  /* most threads of a block that store boxes */
+    BARRIERS = 130, /* most of a block or cluster; the last is the cluster's own */
+    STORERS = 32,   /* most threads of a block that store boxes */
     FIRST_BARRIER = MAX_THREADS,
     FIRST_STORER = FIRST_BARRIER + BARRIERS,
     FIRST_MULTIPLIER = FIRST_STORER + STORERS, /* a warp's products */
@@ -72,6 +72,12 @@ void boxes_end(void);             /* a fault where a block ends before its copie
 void stores_end(int thread);      /* a fault where a thread never waited for its stores */
 bool boxes_land(void);            /* one copy arrives; false: none is on its way */
 bool boxes_arriving(int barrier); /* is a copy on its way that it counts? */
+
+/* --- clusters (cluster.cpp) --- */
+
+enum { CLUSTER_BARRIER = BARRIERS - 1 };
+void cluster_begin(void);
+void cluster_block_ends(void); /* the running thread is its block's last */
 
 /* --- products (wgmma.cpp) --- */
 

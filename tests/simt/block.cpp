@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs kernels: block after block, the threads of a block as fibers that switch only where they
-// wait (or where the checker preempts them). Who runs next is the schedule's choice; five schedules
-// bring out different orders. A barrier or collective that cannot complete is a fault that says who
-// waits where.
+// Runs kernels: block after block, or cluster after cluster, their threads as fibers that switch
+// only where they wait (or where the checker preempts them). Who runs next is the schedule's
+// choice; five schedules bring out different orders. A barrier or collective that cannot complete
+// is a fault that says who waits where.
 #include "async.h"
 #include <cstdarg>
 #include <unistd.h>
@@ -34,7 +34,8 @@ struct thread {
 static thread threads[MAX_THREADS];
 static fiber host;
 static const launch *kernel;
-static int count, alive, current = -1;
+static int count, alive, current = -1; // count: threads of a block; alive: of all that run
+static int cluster = 1;                // blocks that run together
 static size_t blocks_left;
 static unsigned waits[WARPS], lives[WARPS]; // lanes in a collective; lanes that have not ended
 
@@ -109,7 +110,7 @@ static void no_one_can_run(void)
         "missing "
         "lanes",
         kernel->name.c_str(), b.x, b.y, b.z);
-    for (int i = 0, shown = 0; i < count && shown < 8; i++) {
+    for (int i = 0, shown = 0; i < thread_count() && shown < 8; i++) {
         const thread &t = threads[i];
         if (t.st == ENDED) continue;
         if (i && threads[i - 1].st == t.st && threads[i - 1].line == t.line) continue;
@@ -135,13 +136,20 @@ bool kernel_owns(const void *p)
            (at >= &__executable_start && at < &end);
 }
 int current_thread(void) { return current; }
+int thread_count(void) { return count * cluster; }
+int cluster_blocks(void) { return cluster; }
+int rank_of(int thread) { return thread / count; }
+int current_rank(void) { return current < 0 ? 0 : rank_of(current); }
 
 // --- switching ---
+
+static unsigned first_block; // along x, of those that run
 
 static void set_current(int t)
 {
     current = t;
     simt_here.thread = threads[t].index;
+    simt_here.block.x = first_block + static_cast<unsigned>(t / count);
     simt_here.linear = static_cast<unsigned>(t);
     simt_here.lane = static_cast<unsigned>(t) % 32;
     simt_here.warp = static_cast<unsigned>(t) / 32;
@@ -183,27 +191,45 @@ void sleep_on(const void *key, const char *name, const char *file, int line)
 
 void wake(const void *key)
 {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < thread_count(); i++)
         if (threads[i].st == ASLEEP && threads[i].key == key) make_ready(i);
 }
 
 // --- barriers ---
 
 enum { GROUP = 128, NAMED = 16 }; // threads of a named barrier; barriers, the first a block's own
-static struct {
+struct named_barrier {
     int waiting, threads[GROUP];
-} named[NAMED];
+};
 
-static struct {
+struct block_barrier {
     int waiting;
     int votes, result; // threads whose predicate holds; what the last barrier found
     simt_vote vote;
-} barrier;
+};
+
+static struct resident { // a block that runs
+    int alive;
+    block_barrier barrier;
+    named_barrier named[NAMED];
+} residents[MOST_CLUSTER];
+
+static resident &mine(void) { return residents[current_rank()]; }
+bool block_has_ended(int rank) { return residents[rank].alive == 0; }
+
+static void meet_all(int from)
+{
+    int all[MAX_THREADS];
+    for (int i = 0; i < count; i++) all[i] = from + i;
+    check->meet(all, count);
+}
 
 static void open_barrier(void)
 {
     const thread *first = nullptr;
-    for (int i = 0; i < count; i++) {
+    block_barrier &barrier = mine().barrier;
+    const int from = current_rank() * count;
+    for (int i = from; i < from + count; i++) {
         const thread &t = threads[i];
         if (t.st == AT_BARRIER && !first) first = &t;
         if (t.st == AT_BARRIER &&
@@ -211,16 +237,17 @@ static void open_barrier(void)
             simt_fault("threads of a block meet in different barriers: %s:%d and %s:%d",
                        first->file, first->line, t.file, t.line);
     }
-    if (alive != count)
+    if (mine().alive != count)
         simt_fault("__syncthreads at %s:%d is reached by %d of %d threads, the others have ended",
-                   first->file, first->line, alive, count);
+                   first->file, first->line, mine().alive, count);
     barrier.waiting = 0;
     barrier.result = barrier.vote == SIMT_COUNT ? barrier.votes
                      : barrier.vote == SIMT_AND ? barrier.votes == count
                                                 : barrier.votes > 0;
     barrier.votes = 0;
-    if (check) check->barrier();
-    for (int i = 0; i < count; i++) make_ready(i);
+    if (check && cluster == 1) check->barrier();
+    if (check && cluster > 1) meet_all(from);
+    for (int i = from; i < from + count; i++) make_ready(i);
 }
 
 static void end_thread(void)
@@ -232,6 +259,7 @@ static void end_thread(void)
     dependent_thread_ends(current);
     threads[current].st = ENDED;
     alive--;
+    if (--mine().alive == 0) cluster_block_ends();
     lives[w] &= ~(1u << current % 32);
 }
 
@@ -265,7 +293,7 @@ static void end_fiber(void)
     end_thread();
     for (int l = 0; l < 32; l++) // a lane that ends may complete what its mates wait for
         if (waits[w] >> l & 1 && complete(w, w * 32 + l)) break;
-    if (barrier.waiting && barrier.waiting == alive) open_barrier();
+    if (mine().barrier.waiting && mine().barrier.waiting == mine().alive) open_barrier();
     leave(true);
 }
 
@@ -281,33 +309,39 @@ static void run_thread(void)
 static void begin_block(void)
 {
     shared_begin(kernel->shared);
-    copies_begin(count);
+    copies_begin(thread_count());
     barriers_begin();
     boxes_begin();
     products_begin();
-    dependent_block(count);
-    for (auto &n : named) n.waiting = 0;
-    alive = count;
-    barrier = {};
+    cluster_begin();
+    dependent_block(thread_count());
+    for (resident &r : residents) {
+        r.alive = count;
+        r.barrier = {};
+        for (named_barrier &n : r.named) n.waiting = 0;
+    }
+    alive = thread_count();
     list_at = list_count = 0;
     for (int w = 0; w < WARPS; w++) {
-        int lanes = count - w * 32;
+        int lanes = alive - w * 32;
         waits[w] = ready[w] = 0;
         lives[w] = lanes >= 32 ? ~0u : lanes > 0 ? (1u << lanes) - 1 : 0;
     }
     if (check) check->block();
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < alive; i++) {
         fiber_prepare(&threads[i].f, run_thread);
         make_ready(i);
     }
 }
 
+// The block of this number, the first of its cluster.
 static void run_block(size_t number)
 {
     const dim3 &g = kernel->grid;
     simt_here.block = {static_cast<unsigned>(number % g.x),
                        static_cast<unsigned>(number / g.x % g.y),
                        static_cast<unsigned>(number / (static_cast<size_t>(g.x) * g.y))};
+    first_block = simt_here.block.x;
     begin_block();
     int first = take_ready();
     set_current(first);
@@ -320,9 +354,10 @@ static void begin_kernel(const launch &k)
     static int made;
     kernel = &k;
     count = static_cast<int>(k.block.x * k.block.y * k.block.z);
-    for (; made < count; made++) fiber_make(&threads[made].f, made);
-    for (int i = 0; i < count; i++) {
-        unsigned t = static_cast<unsigned>(i);
+    cluster = static_cast<int>(k.cluster);
+    for (; made < thread_count(); made++) fiber_make(&threads[made].f, made);
+    for (int i = 0; i < thread_count(); i++) {
+        unsigned t = static_cast<unsigned>(i % count);
         threads[i].index = {t % k.block.x, t / k.block.x % k.block.y, t / (k.block.x * k.block.y)};
     }
     simt_here.grid_dim = k.grid;
@@ -332,7 +367,7 @@ static void begin_kernel(const launch &k)
 
 void run_kernel(const launch &k)
 {
-    size_t blocks = static_cast<size_t>(k.grid.x) * k.grid.y * k.grid.z;
+    size_t blocks = static_cast<size_t>(k.grid.x) * k.grid.y * k.grid.z / k.cluster;
     std::vector<uint32_t> order(blocks);
     for (size_t i = 0; i < blocks; i++)
         order[i] = static_cast<uint32_t>(simt_set.schedule == SIMT_REVERSED ? blocks - 1 - i : i);
@@ -341,7 +376,7 @@ void run_kernel(const launch &k)
     begin_kernel(k);
     for (size_t i = 0; i < blocks; i++) {
         blocks_left = blocks - 1 - i;
-        run_block(order[i]);
+        run_block(order[i] * static_cast<size_t>(k.cluster));
     }
     kernel = nullptr;
     dependent_end();
@@ -382,12 +417,13 @@ void simt_fault(const char *format, ...)
 int simt_barrier(simt_vote vote, int predicate, const char *file, int line)
 {
     thread &t = threads[current];
+    block_barrier &barrier = mine().barrier;
     t.st = AT_BARRIER;
     t.file = file;
     t.line = line;
     barrier.vote = vote;
     barrier.votes += predicate != 0;
-    if (++barrier.waiting == alive) open_barrier();
+    if (++barrier.waiting == mine().alive) open_barrier();
     leave(false);
     return barrier.result;
 }
@@ -396,7 +432,7 @@ void simt_sync_group(int id, const char *file, int line)
 {
     if (id < 1 || id >= NAMED)
         simt_fault("simt_sync_group at %s:%d: barrier %d is not 1 to 15", file, line, id);
-    auto &n = named[id];
+    named_barrier &n = mine().named[id];
     n.threads[n.waiting++] = current;
     if (n.waiting < GROUP) {
         sleep_on(&n, "simt_sync_group", file, line);

@@ -19,6 +19,7 @@ struct copy {
     int offset[3]; // im2col: from positions to elements
     int barrier;   // that counts its bytes
     const void *pc;
+    bool constant; // of memory that no kernel ahead writes
 };
 
 std::vector<copy> arriving;
@@ -144,6 +145,8 @@ void land(const copy &c)
             need_device(r);
             memcpy(bytes + r.into, r.global, r.bytes);
         }
+        for (unsigned i = 0; i < r.bytes && c.constant && memory_is_inverted(); i++)
+            bytes[r.into + i] ^= 0xff;
         chunks(c, r, [&](unsigned char *to, unsigned i) { memcpy(to, bytes + i, 16); });
     });
     barrier_bytes(c.barrier, box_bytes(c.map));
@@ -211,9 +214,11 @@ void begin_load(copy c, unsigned bar, const char *file, int line)
     need_unread(c, file, line);
     const range r = bytes_of(c);
     if (check) {
+        constants_are_read(c.constant);
         runs(c, [&](const run &u) {
             if (u.bytes) check->access(u.global, u.bytes, false, false, c.pc);
         });
+        constants_are_read(false);
         check->async(shared_base() + r.from, r.bytes, true, FIRST_BARRIER + c.barrier,
                      barrier_phase(c.barrier) + 1, false, c.pc);
     }
@@ -283,23 +288,31 @@ void simt_tma_prefetch(const CUtensorMap *map, const char *file, int line)
     map_read(map, m.kind == MAP_IM2COL ? MAP_IM2COL : MAP_TILED, file, line);
 }
 
+static void load(unsigned to, const CUtensorMap *map, unsigned bar, int x, int y, bool constant,
+                 const void *pc, const char *file, int line)
+{
+    copy c = {map_read(map, MAP_TILED, file, line), to, {x, y}, {}, 0, pc, constant};
+    if (c.map.rank != 2) simt_fault("a box at %s:%d: a map of rank %d", file, line, c.map.rank);
+    begin_load(c, bar, file, line);
+}
+
 void simt_tma_load(unsigned to, const CUtensorMap *map, unsigned bar, int x, int y,
                    const char *file, int line)
 {
-    copy c = {map_read(map, MAP_TILED, file, line), to, {x, y}, {}, 0, __builtin_return_address(0)};
-    if (c.map.rank != 2) simt_fault("a box at %s:%d: a map of rank %d", file, line, c.map.rank);
-    begin_load(c, bar, file, line);
+    load(to, map, bar, x, y, false, __builtin_return_address(0), file, line);
+}
+
+void simt_tma_load_constant(unsigned to, const CUtensorMap *map, unsigned bar, int x, int y,
+                            const char *file, int line)
+{
+    load(to, map, bar, x, y, true, __builtin_return_address(0), file, line);
 }
 
 void simt_tma_load_im2col(unsigned to, const CUtensorMap *map, unsigned bar, int channel, int w,
                           int h, int n, int right, int down, const char *file, int line)
 {
-    copy c = {map_read(map, MAP_IM2COL, file, line),
-              to,
-              {channel, w, h, n},
-              {right, down},
-              0,
-              __builtin_return_address(0)};
+    copy c = {map_read(map, MAP_IM2COL, file, line), to,   {channel, w, h, n}, {right, down}, 0,
+              __builtin_return_address(0),           false};
     if (c.map.rank != 4) simt_fault("a box at %s:%d: a map of rank %d", file, line, c.map.rank);
     if (right < 0 || right > 255 || down < 0 || down > 255)
         simt_fault("a box at %s:%d: offsets %d and %d are not of 8 bits", file, line, right, down);
@@ -314,7 +327,7 @@ void simt_fence_async(void)
 void simt_tma_store(const CUtensorMap *map, unsigned from, int x, int y, const char *file, int line)
 {
     const copy c = {map_read(map, MAP_TILED, file, line), from, {x, y}, {}, 0,
-                    __builtin_return_address(0)};
+                    __builtin_return_address(0),          false};
     if (c.map.rank != 2) simt_fault("a box at %s:%d: a map of rank %d", file, line, c.map.rank);
     need_place(c, file, line);
     storer *s = find_or_make(current_thread());

@@ -54,7 +54,7 @@ cell *new_cells(size_t n)
     return p == MAP_FAILED ? nullptr : static_cast<cell *>(p);
 }
 
-bool in_shared(uintptr_t p) { return p - reinterpret_cast<uintptr_t>(shared_base()) < SHARED_ROOM; }
+bool in_shared(uintptr_t p) { return p - reinterpret_cast<uintptr_t>(shared_base()) < SHARED_ALL; }
 
 // Source line of an address of this program, by addr2line where it is installed; of a wrapper that
 // was inlined, its caller's.
@@ -213,7 +213,7 @@ uint32_t on_launch(uint32_t since)
 
 void on_block(void)
 {
-    if (!shared_cells) shared_cells = new_cells(SHARED_ROOM);
+    if (!shared_cells) shared_cells = new_cells(SHARED_ALL);
     block_epoch = ++epoch;
     clock_block();
 }
@@ -313,7 +313,8 @@ uint64_t reports_so_far(void) { return report_count; }
 const checker mine = {on_launch,    on_block,      on_barrier,      clock_warp,    on_acquire_grid,
                       on_allocated, on_freed,      on_written,      on_access,     on_in_flight,
                       on_landing,   clock_release, clock_complete,  clock_acquire, clock_meet,
-                      clock_fence,  clock_learn,   clock_view_warp, on_async,      reports_so_far};
+                      clock_fence,  clock_learn,   clock_view_warp, on_async,      clock_now,
+                      clock_told,   reports_so_far};
 
 __attribute__((constructor)) void install(void) { check = &mine; }
 

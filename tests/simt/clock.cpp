@@ -21,10 +21,7 @@ row *gathering, *complete;      // of barriers: who arrived in this phase; in th
 row shared_view;
 const row *view = &shared_view;
 
-unsigned threads(void)
-{
-    return simt_here.block_dim.x * simt_here.block_dim.y * simt_here.block_dim.z;
-}
+unsigned threads(void) { return static_cast<unsigned>(thread_count()); }
 
 void highest(uint16_t *to, const uint16_t *from, size_t n)
 {
@@ -33,8 +30,9 @@ void highest(uint16_t *to, const uint16_t *from, size_t n)
 
 void join(row *to, const row &from)
 {
-    highest(to->seen, from.seen, CLOCKS);
-    highest(to->fenced, from.fenced, MAX_THREADS);
+    highest(to->seen, from.seen, threads());
+    highest(to->seen + FIRST_BARRIER, from.seen + FIRST_BARRIER, CLOCKS - FIRST_BARRIER);
+    highest(to->fenced, from.fenced, threads());
 }
 
 // What thread t did so far is told; what it does from here on is later.
@@ -121,6 +119,13 @@ void clock_barrier(void)
 }
 
 uint16_t clock_of(unsigned thread) { return own[thread]; }
+
+unsigned clock_now(void) { return own[simt_here.linear]; }
+
+bool clock_told(int who, unsigned clock)
+{
+    return clock_knows(simt_here.linear, static_cast<unsigned>(who), clock);
+}
 
 bool clock_knows(unsigned t, unsigned who, unsigned clock)
 {

@@ -16,6 +16,9 @@ void clock_barrier(void); /* of all threads */
 uint16_t clock_of(unsigned thread);
 /* Was thread t told what `who` did at this clock, and before? */
 bool clock_knows(unsigned t, unsigned who, unsigned clock);
+/* Of the running thread. */
+unsigned clock_now(void);
+bool clock_told(int who, unsigned clock);
 
 void clock_warp(int warp, unsigned lanes);
 void clock_meet(const int *threads, int n);

@@ -390,7 +390,7 @@ void simt_ldmatrix(unsigned *r, const void *row, int matrices, bool transposed, 
         const unsigned char *at = static_cast<const unsigned char *>(row);
         if (reinterpret_cast<uintptr_t>(row) % 16)
             simt_fault("ldmatrix at %s:%d: the row is not 16-byte aligned", file, line);
-        if (at < shared_base() || at + 16 > shared_base() + SHARED_ROOM)
+        if (at < shared_base() || at + 16 > shared_base() + SHARED_ALL)
             simt_fault("ldmatrix at %s:%d: the row is not in shared memory", file, line);
         if (check) check->access(row, 16, false, false, __builtin_return_address(0));
     }

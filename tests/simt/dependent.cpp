@@ -7,7 +7,7 @@
 // begins on device memory as it was before the chain, which becomes what the chain has made of it
 // when no thread can run but behind the wait. What its blocks touch before is the checker's affair.
 // Under SIMT_DEPENDENT nothing is known of what is ahead: it may have written all memory, of which
-// the first block finds every bit inverted.
+// the first block finds every bit inverted; what a kernel reads as constant is believed to be so.
 #include "engine.h"
 #include "simt_device.h"
 #include <algorithm>
@@ -33,6 +33,7 @@ static bool first_block;    // is none of its blocks run?
 static bool early;          // is memory as it is ahead of the wait?
 static uint64_t early_hash; // of it
 static bool waited[MAX_THREADS];
+static bool believed; // what is read now is constant
 static const char wait_key = 0;
 static uint64_t dependents;
 
@@ -148,7 +149,13 @@ void dependent_end(void)
     dependent = false;
 }
 
-bool ahead_of_wait(int thread) { return dependent && thread >= 0 && !waited[thread]; }
+bool ahead_of_wait(int thread)
+{
+    return dependent && thread >= 0 && !waited[thread] && !(believed && simt_set.dependent);
+}
+
+void constants_are_read(bool now) { believed = now; }
+bool memory_is_inverted(void) { return early && simt_set.dependent; }
 
 } // namespace simt
 

@@ -2,7 +2,7 @@
 // The device's properties, launches with their limits, error state. The numbers are an H200's but
 // for the count of multiprocessors and the L2, which SIMT settings choose.
 #include "engine.h"
-#include "simt_device.h"
+#include "simt_sm90.h"
 #include <cstdlib>
 #include <map>
 
@@ -30,6 +30,24 @@ static std::map<std::pair<const void *, int>, int> &allowed(void)
 
 void queue_launch(launch k, cudaStream_t s, cudaError_t *e);
 
+// Larger ones than 8 are not portable; the emulation runs those of whole groups of four warps.
+static bool cluster_fits(const launch &k)
+{
+    const size_t threads = static_cast<size_t>(k.block.x) * k.block.y * k.block.z;
+    if (simt_set.major < 9)
+        simt_fault("%s is launched in clusters on compute capability %d.%d", k.name.c_str(),
+                   simt_set.major, simt_set.minor);
+    if (k.cluster < 1 || k.cluster > MOST_CLUSTER || k.grid.x % k.cluster) {
+        say("launch of %s: a grid of %u is not made of clusters of %u", k.name.c_str(), k.grid.x,
+            k.cluster);
+        return false;
+    }
+    if (threads % 128 || threads * k.cluster > MAX_THREADS)
+        simt_fault("%s: clusters of %u blocks of %zu threads are not emulated", k.name.c_str(),
+                   k.cluster, threads);
+    return true;
+}
+
 static cudaError_t check_launch(const launch &k, const void *function)
 {
     const dim3 &g = k.grid, &b = k.block;
@@ -41,6 +59,7 @@ static cudaError_t check_launch(const launch &k, const void *function)
             g.x, g.y, g.z, b.x, b.y, b.z);
         return cudaErrorInvalidConfiguration;
     }
+    if (k.cluster != 1 && !cluster_fits(k)) return cudaErrorInvalidClusterSize;
     const auto own = allowed().find({function, chosen_device});
     size_t most = static_cast<size_t>(own == allowed().end() ? int{SHARED_STATIC} : own->second);
     if (k.dependent && simt_set.major < 9)
@@ -85,6 +104,14 @@ void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, 
                  cudaStream_t stream, const void *arguments, size_t bytes,
                  void (*run)(const void *arguments), bool dependent)
 {
+    simt_launch_clusters(name, function, 1, grid, block, shared, stream, arguments, bytes, run,
+                         dependent);
+}
+
+void simt_launch_clusters(const char *name, const void *function, unsigned cluster, dim3 grid,
+                          dim3 block, size_t shared, cudaStream_t stream, const void *arguments,
+                          size_t bytes, void (*run)(const void *arguments), bool dependent)
+{
     call here("launch");
     if (here.code) {
         fail(static_cast<cudaError_t>(here.code));
@@ -92,7 +119,7 @@ void simt_launch(const char *name, const void *function, dim3 grid, dim3 block, 
     }
     std::shared_ptr<void> copy(aligned_alloc(128, (bytes + 127) / 128 * 128), free);
     memcpy(copy.get(), arguments, bytes);
-    launch k = {name, grid, block, shared, copy, bytes, run, dependent};
+    launch k = {name, grid, block, shared, copy, bytes, run, dependent, cluster};
     cudaError_t e = no_device();
     if (!e) e = check_launch(k, function);
     if (!e) queue_launch(std::move(k), stream, &e);

@@ -60,7 +60,8 @@ bool on_fiber_stacks(const void *p);
 
 /* --- blocks of threads (block.cpp) --- */
 
-enum { MAX_THREADS = 1024, WARPS = 32 };
+/* MAX_THREADS: of a block, and of the blocks of a cluster together; MOST_CLUSTER: portable ones. */
+enum { MAX_THREADS = 1024, WARPS = 32, MOST_CLUSTER = 8 };
 /* A kernel with its launch. */
 struct launch {
     std::string name;
@@ -69,15 +70,21 @@ struct launch {
     std::shared_ptr<void> arguments;
     size_t argument_bytes;
     void (*run)(const void *arguments);
-    bool dependent; /* may begin before the kernel ahead of it has ended */
+    bool dependent;   /* may begin before the kernel ahead of it has ended */
+    unsigned cluster; /* blocks along x that run together */
 };
 void run_kernel(const launch &k);
 bool in_kernel(void);
 bool in_last_block(void);
 /* May kernels read there beside device, shared and pinned memory: stacks, arguments, constants? */
 bool kernel_owns(const void *p);
-int current_thread(void); /* in its block, or -1 on the host */
-void preempt(void);       /* the checker: let another thread run */
+int current_thread(void); /* in its block or cluster, or -1 on the host */
+int thread_count(void);   /* of it */
+int cluster_blocks(void);
+int rank_of(int thread); /* of its block in the cluster */
+int current_rank(void);
+bool block_has_ended(int rank); /* all of its threads */
+void preempt(void);             /* the checker: let another thread run */
 /* The running thread waits, in `name`, until something wakes those that wait for this key. */
 void sleep_on(const void *key, const char *name, const char *file, int line);
 void wake(const void *key);
@@ -97,12 +104,22 @@ bool dependent_release(void); /* no thread can run: those that wait go on; false
 void dependent_thread_ends(int thread);
 void dependent_end(void);
 bool ahead_of_wait(int thread); /* has it yet to wait for the kernels ahead? */
+/* The kernel says that no kernel ahead writes what it reads from now on, or until now. */
+void constants_are_read(bool now);
+bool memory_is_inverted(void);
 
 /* --- shared memory and asynchronous copies (shared.cpp) --- */
 
-enum { SHARED_STATIC = 48 * 1024, SHARED_MOST = 227 * 1024, SHARED_ROOM = SHARED_MOST + 16384 };
+/* SHARED_ROOM: bytes from a block's to the next one's of its cluster: 18 bits of a product's
+   operand. */
+enum {
+    SHARED_STATIC = 48 * 1024,
+    SHARED_MOST = 227 * 1024,
+    SHARED_ROOM = 256 * 1024,
+    SHARED_ALL = MOST_CLUSTER * SHARED_ROOM
+};
 void shared_begin(size_t dynamic); /* of a block */
-unsigned char *shared_base(void);  /* of SHARED_ROOM bytes */
+unsigned char *shared_base(void);  /* of SHARED_ALL bytes, a room for each block of a cluster */
 void copies_begin(int threads);
 void copies_end(int thread); /* a fault where some were never waited for */
 
@@ -192,7 +209,7 @@ struct checker {
        has to wait for; 0: it begins when they have ended. Returns its own. */
     uint32_t (*launch)(uint32_t since);
     void (*block)(void);
-    void (*barrier)(void);
+    void (*barrier)(void); /* of all threads */
     void (*warp)(int warp, unsigned lanes);
     void (*acquire_grid)(void);
     void (*allocated)(void *p, size_t n);
@@ -215,6 +232,9 @@ struct checker {
     void (*view_warp)(void);
     void (*async)(const void *p, size_t n, bool write, int who, unsigned clock, bool warp,
                   const void *pc);
+    /* The running thread's clock; was it told what another did at that one's? */
+    unsigned (*now)(void);
+    bool (*told)(int thread, unsigned clock);
     uint64_t (*reports)(void);
 };
 extern const checker *check;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory of the running block: variables are in one room with forbidden gaps between them
-// and begin as garbage (NaN as floats). cp.async leaves garbage too: its data lands only when the
-// thread waits for it, read from the source as it is then.
+// Shared memory of the running blocks: variables are in a room each with forbidden gaps between
+// them and begin as garbage (NaN as floats). cp.async leaves garbage too: its data lands only when
+// the thread waits for it, read from the source as it is then.
 #include "async.h"
 #include <sys/mman.h>
 
@@ -10,40 +10,48 @@ namespace simt
 
 enum { GAP = 64, VARIABLES = 64 };
 
-static unsigned char *room;
-static size_t top, fixed, dynamic_size;
-static void *dynamic_at;
-static struct {
-    const void *key;
-    void *at;
-    size_t bytes;
-} variables[VARIABLES];
-static int variable_count;
+static unsigned char *rooms;
+static size_t dynamic_size;
+static struct shared_room { // of a block
+    size_t top, fixed;
+    void *dynamic_at;
+    struct {
+        const void *key;
+        void *at;
+        size_t bytes;
+    } variables[VARIABLES];
+    int variable_count;
+} blocks[MOST_CLUSTER];
+
+static shared_room &mine(void) { return blocks[current_rank()]; }
 
 unsigned char *shared_base(void)
 {
-    if (room) return room;
-    void *p =
-        mmap(nullptr, SHARED_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (rooms) return rooms;
+    void *p = mmap(nullptr, SHARED_ALL, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) abort();
-    room = static_cast<unsigned char *>(p);
-    return room;
+    rooms = static_cast<unsigned char *>(p);
+    return rooms;
 }
 
 void shared_begin(size_t dynamic)
 {
-    forbid(shared_base(), SHARED_ROOM);
-    top = fixed = 0;
-    variable_count = 0;
-    dynamic_at = nullptr;
+    forbid(shared_base(), static_cast<size_t>(cluster_blocks()) * SHARED_ROOM);
+    for (shared_room &b : blocks) {
+        b.top = b.fixed = 0;
+        b.variable_count = 0;
+        b.dynamic_at = nullptr;
+    }
     dynamic_size = dynamic;
 }
 
 static void *place(size_t bytes, size_t align)
 {
-    size_t at = (top + GAP + align - 1) / align * align;
+    unsigned char *room = rooms + static_cast<size_t>(current_rank()) * SHARED_ROOM;
+    size_t at = (mine().top + GAP + align - 1) / align * align;
     if (at + bytes + GAP > SHARED_ROOM) simt_fault("shared memory is full: %zu bytes more", bytes);
-    top = at + bytes;
+    mine().top = at + bytes;
     permit(room + at, bytes);
     memset(room + at, simt_set.schedule % 2 ? 0xff : 0xf5, bytes);
     return room + at;
@@ -52,19 +60,21 @@ static void *place(size_t bytes, size_t align)
 static bool in_shared(const void *p, size_t bytes)
 {
     const unsigned char *at = static_cast<const unsigned char *>(p);
-    return at >= room && at + bytes <= room + SHARED_ROOM;
+    return at >= rooms && at + bytes <= rooms + SHARED_ALL;
 }
 
 bool shared_holds(const range &r)
 {
-    const unsigned char *at = room + r.from;
+    if (r.from / SHARED_ROOM >= MOST_CLUSTER) return false;
+    const unsigned char *at = rooms + r.from;
+    const shared_room &b = blocks[r.from / SHARED_ROOM];
     auto within = [&](const void *variable, size_t bytes) {
         const unsigned char *from = static_cast<const unsigned char *>(variable);
         return from && at >= from && at + r.bytes <= from + bytes;
     };
-    bool held = within(dynamic_at, dynamic_size);
-    for (int i = 0; i < variable_count && !held; i++)
-        held = within(variables[i].at, variables[i].bytes);
+    bool held = within(b.dynamic_at, dynamic_size);
+    for (int i = 0; i < b.variable_count && !held; i++)
+        held = within(b.variables[i].at, b.variables[i].bytes);
     return held;
 }
 
@@ -112,30 +122,32 @@ using namespace simt;
 
 void *simt_shared_variable(const void *key, size_t bytes, size_t align, const char *name)
 {
-    for (int i = 0; i < variable_count; i++)
-        if (variables[i].key == key) return variables[i].at;
-    fixed += bytes;
-    if (fixed > SHARED_STATIC)
-        simt_fault("shared variable %s: %zu bytes are more than %d of a kernel's own", name, fixed,
-                   SHARED_STATIC);
-    if (fixed + dynamic_size > SHARED_MOST)
+    shared_room &b = mine();
+    for (int i = 0; i < b.variable_count; i++)
+        if (b.variables[i].key == key) return b.variables[i].at;
+    b.fixed += bytes;
+    if (b.fixed > SHARED_STATIC)
+        simt_fault("shared variable %s: %zu bytes are more than %d of a kernel's own", name,
+                   b.fixed, SHARED_STATIC);
+    if (b.fixed + dynamic_size > SHARED_MOST)
         simt_fault("shared variable %s: with %zu dynamic bytes more than %d", name, dynamic_size,
                    SHARED_MOST);
-    if (variable_count == VARIABLES) simt_fault("more than %d shared variables", VARIABLES);
-    variables[variable_count] = {key, place(bytes, align < 16 ? 16 : align), bytes};
-    return variables[variable_count++].at;
+    if (b.variable_count == VARIABLES) simt_fault("more than %d shared variables", VARIABLES);
+    b.variables[b.variable_count] = {key, place(bytes, align < 16 ? 16 : align), bytes};
+    return b.variables[b.variable_count++].at;
 }
 
 void *simt_shared_dynamic(size_t align)
 {
-    if (!dynamic_at) dynamic_at = place(dynamic_size, align);
-    return dynamic_at;
+    shared_room &b = mine();
+    if (!b.dynamic_at) b.dynamic_at = place(dynamic_size, align);
+    return b.dynamic_at;
 }
 
 unsigned simt_shared_address(const void *p)
 {
     if (!in_shared(p, 0)) simt_fault("simt_shared_address: not in shared memory");
-    return static_cast<unsigned>(static_cast<const unsigned char *>(p) - room);
+    return static_cast<unsigned>(static_cast<const unsigned char *>(p) - rooms);
 }
 
 void simt_cp_async(void *to, const void *from, int bytes, int present)

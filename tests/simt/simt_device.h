@@ -46,7 +46,7 @@
 struct simt_position {
     uint3 thread, block;
     dim3 block_dim, grid_dim;
-    unsigned linear, lane, warp; /* number of the thread in its block; its parts */
+    unsigned linear, lane, warp; /* number of the thread in its block or cluster; its parts */
 };
 extern simt_position simt_here;
 #define threadIdx (simt_here.thread)

@@ -63,16 +63,17 @@ const argument &first_of(void *const arg[32]) { return *static_cast<argument *>(
 
 void need_group(unsigned lanes, const char *what)
 {
-    const unsigned threads = simt_here.block_dim.x * simt_here.block_dim.y * simt_here.block_dim.z;
+    const unsigned threads = static_cast<unsigned>(thread_count());
     if (lanes != 0xffffffffu || (simt_here.warp / 4 + 1) * 128 > threads)
         simt_fault("%s needs four whole warps", what);
 }
 
 // PTX ISA, "Matrix descriptor"; of operands along the depth, swizzled.
-operand decode(uint64_t d, const argument &x)
+operand decode(uint64_t d, const argument &x, unsigned warp)
 {
     const unsigned swizzle = static_cast<unsigned>(d >> 62), span = 256u >> swizzle;
-    const operand o = {static_cast<unsigned>(d & 0x3fff) << 4,
+    const unsigned room = static_cast<unsigned>(rank_of(static_cast<int>(warp) * 32)) * SHARED_ROOM;
+    const operand o = {room + (static_cast<unsigned>(d & 0x3fff) << 4),
                        static_cast<unsigned>(d >> 32 & 0x3fff) << 4, span};
     if (!swizzle)
         simt_fault("wgmma at %s:%d: an operand without swizzle is not emulated", x.file, x.line);
@@ -87,7 +88,7 @@ operand decode(uint64_t d, const argument &x)
 
 template <class F> void rows_of(const product &p, unsigned warp, const argument &x, F f)
 {
-    const operand a = decode(p.a, x), b = decode(p.b, x);
+    const operand a = decode(p.a, x, warp), b = decode(p.b, x, warp);
     for (unsigned r = 0; r < ROWS; r++) f(a, warp % 4 * ROWS + r);
     for (unsigned r = 0; r < static_cast<unsigned>(p.count) * 2; r++) f(b, r);
 }
@@ -169,6 +170,12 @@ void do_begin(unsigned lanes, void *const arg[32])
     w.flying.push_back(p);
 }
 
+// What an operand is as if it were a.
+simt_operand type_of_b(simt_operand type)
+{
+    return type == SIMT_U8S8 ? SIMT_S8S8 : type == SIMT_S8U8 ? SIMT_U8S8 : type;
+}
+
 // A row's numbers, of f16 and bf16 half as many.
 void numbers(int16_t *to, const unsigned char *from, simt_operand type)
 {
@@ -212,7 +219,7 @@ template <class NUMBER, class SUM> void multiply(const product &p)
         if (row < ROWS)
             numbers(a[row], bytes, p.type);
         else
-            numbers(b[row - ROWS], bytes, p.type == SIMT_U8S8 ? SIMT_S8S8 : p.type);
+            numbers(b[row - ROWS], bytes, type_of_b(p.type));
         row++;
     });
     for (int i = 0; i < p.count; i++)
@@ -328,7 +335,8 @@ void simt_wgmma_keep(int groups, const char *file, int line)
 void simt_wgmma(void *d, int count, uint64_t a, uint64_t b, simt_operand type, int add,
                 const char *file, int line)
 {
-    static const char *const names[] = {"wgmma s8 s8", "wgmma u8 s8", "wgmma f16", "wgmma bf16"};
+    static const char *const names[] = {"wgmma s8 s8", "wgmma u8 s8", "wgmma f16", "wgmma bf16",
+                                        "wgmma s8 u8"};
     argument x = {{a, b, type, add != 0, count, nullptr},
                   static_cast<int *>(d),
                   __builtin_return_address(0),

@@ -7,6 +7,7 @@
 #include "runtime/cuda/conv/conv_stem.h"
 #include "runtime/cuda/gemm/sparse.h"
 #include "runtime/cuda/gemm/wgmma.h"
+#include "runtime/cuda/gemm/wgmma_swap.h"
 
 #include <string.h>
 
@@ -413,14 +414,28 @@ WGMMA(conv_wgmma_128x64, PARE_CUDA_128X64)
 WGMMA(conv_wgmma_256x64, PARE_CUDA_256X64)
 WGMMA(conv_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
 
+static bool swap_fits(const pare_prep *prep, const pare_conv_args *a, const pare_cuda_gemm_args *p,
+                      pare_cuda_tiling tile)
+{
+    const pare_epilogue e =
+        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+    return pare_cuda_swap_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
+}
+
+#define SWAP(entry, tile) CONV(entry, swap_fits(prep, &a, &p, tile), tile, PARE_CUDA_SWAP)
+SWAP(conv_wgmma_swap_32x64, PARE_CUDA_32X64)
+SWAP(conv_wgmma_swap_64x64, PARE_CUDA_64X64)
+SWAP(conv_wgmma_swap_128x64, PARE_CUDA_128X64)
+
 /* The sparse ones, those of one device's instructions and the library after the dense: taken where
    a tuner measured that they are faster. */
 #define CONVS                                                                                      \
     &pare_cuda_conv_depthwise, &pare_cuda_conv_direct, &conv_stem, &conv_widened, &conv_128x128,   \
         &conv_128x64, &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64,          \
         &conv_wgmma_128x128, &conv_wgmma_256x128, &conv_wgmma_128x192, &conv_wgmma_128x64,         \
-        &conv_wgmma_256x64, &conv_wgmma_256x128_4wg, &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1,   \
-        &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
+        &conv_wgmma_256x64, &conv_wgmma_256x128_4wg, &conv_wgmma_swap_32x64,                       \
+        &conv_wgmma_swap_64x64, &conv_wgmma_swap_128x64, &pare_cuda_conv_lt_0,                     \
+        &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,
                                              NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,

@@ -15,7 +15,9 @@
    - what a store reads may change after simt_tma_store_wait_read of who began it; no thread leaves
      before it waited;
    - simt_wgmma_fence stands before products whose sums threads have touched; sums may be touched,
-     and operands change, after simt_wgmma_wait of all four warps. */
+     and operands change, after simt_wgmma_wait of all four warps;
+   - simt_cluster_load reads what another block of the cluster wrote ahead of a barrier of the
+     cluster, and that block ends behind another one. */
 #ifndef PARE_RUNTIME_CUDA_DEVICE_SIMT_SM90_CUH
 #define PARE_RUNTIME_CUDA_DEVICE_SIMT_SM90_CUH
 
@@ -91,6 +93,70 @@ template <int COUNT> SIMT_INLINE void simt_registers_take(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
+/* --- clusters: blocks that run together and read each other's shared memory --- */
+
+SIMT_INLINE int simt_cluster_rank(void)
+{
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+SIMT_INLINE int simt_cluster_size(void)
+{
+    int size;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    return size;
+}
+
+/* A barrier of all threads of a cluster, in two parts, each of whole warps. */
+SIMT_INLINE void simt_cluster_arrive(void)
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+SIMT_INLINE void simt_cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* 16 bytes of block `rank`, which are at `at` in this one. */
+template <typename T> SIMT_INLINE void simt_cluster_load(T (&to)[4], unsigned at, int rank)
+{
+    static_assert(sizeof(T) == 4, "16 bytes");
+    unsigned there, word[4];
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+    asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "r"(there)
+                 : "memory");
+    SIMT_UNROLL for (int i = 0; i < 4; i++) memcpy(&to[i], &word[i], 4);
+}
+
+/* dependent: the kernel may begin early (dependent.cuh). cluster: blocks along x. */
+template <typename... P, typename... A>
+static inline void simt_launch_cluster(void (*kernel)(P...), bool dependent, int cluster, dim3 grid,
+                                       dim3 block, size_t shared, cudaStream_t stream,
+                                       A... arguments)
+{
+    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchConfig_t config = {};
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim.x = (unsigned)cluster;
+    attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = dependent ? 2 : 1;
+    (void)cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...);
+}
+#define SIMT_LAUNCH_CLUSTER(kernel, dependent, cluster, grid, block, shared, stream, ...)          \
+    simt_launch_cluster((kernel), (dependent), (cluster), (grid), (block), (shared), (stream),     \
+                        __VA_ARGS__)
+
 /* --- copies of boxes --- */
 
 SIMT_INLINE void simt_tma_prefetch(const CUtensorMap *map)
@@ -105,6 +171,14 @@ SIMT_INLINE void simt_tma_load(unsigned to, const CUtensorMap *map, unsigned bar
                  "[%0], [%1, {%3, %4}], [%2];" ::"r"(to),
                  "l"(map), "r"(bar), "r"(x), "r"(y)
                  : "memory");
+}
+
+/* The same of memory that no kernel of this run writes: it may be read ahead of
+   simt_dependency_wait. */
+SIMT_INLINE void simt_tma_load_constant(unsigned to, const CUtensorMap *map, unsigned bar, int x,
+                                        int y)
+{
+    simt_tma_load(to, map, bar, x, y);
 }
 
 /* Positions from (image n, line h, pixel w) on, of each the pixel (right, down) of it. */
@@ -171,8 +245,10 @@ template <int COUNT> SIMT_INLINE void simt_wgmma_order(float (&d)[COUNT])
     SIMT_UNROLL for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+#define REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define REGISTERS_32                                                                               \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
+    REGISTERS_16                                                                                   \
+    ", "                                                                                           \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define REGISTERS_64                                                                               \
     REGISTERS_32                                                                                   \
@@ -187,7 +263,8 @@ template <int COUNT> SIMT_INLINE void simt_wgmma_order(float (&d)[COUNT])
 #define SUMS_8(in, i)                                                                              \
     in(d[i]), in(d[i + 1]), in(d[i + 2]), in(d[i + 3]), in(d[i + 4]), in(d[i + 5]), in(d[i + 6]),  \
         in(d[i + 7])
-#define SUMS_32(in) SUMS_8(in, 0), SUMS_8(in, 8), SUMS_8(in, 16), SUMS_8(in, 24)
+#define SUMS_16(in) SUMS_8(in, 0), SUMS_8(in, 8)
+#define SUMS_32(in) SUMS_16(in), SUMS_8(in, 16), SUMS_8(in, 24)
 #define SUMS_64(in) SUMS_32(in), SUMS_8(in, 32), SUMS_8(in, 40), SUMS_8(in, 48), SUMS_8(in, 56)
 #define SUMS_96(in) SUMS_64(in), SUMS_8(in, 64), SUMS_8(in, 72), SUMS_8(in, 80), SUMS_8(in, 88)
 #define WORD(d)     "+r"(d)
@@ -195,6 +272,7 @@ template <int COUNT> SIMT_INLINE void simt_wgmma_order(float (&d)[COUNT])
 
 template <bool A_UNSIGNED, int COUNT> struct simt_wgmma_int;
 template <bool BF16, int COUNT> struct simt_wgmma_float;
+template <bool B_UNSIGNED, int COUNT> struct simt_wgmma_signed; /* a */
 #define SIMT_WGMMA(of, first, sum, in, columns, types, count, a_at, b_at, add_at, tail)            \
     template <> struct of<first, count> {                                                          \
         static __device__ __forceinline__ void run(sum (&d)[count], uint64_t a, uint64_t b,        \
@@ -216,9 +294,16 @@ template <bool BF16, int COUNT> struct simt_wgmma_float;
                b_at, add_at, ", 1, 1, 0, 0")                                                       \
     SIMT_WGMMA(simt_wgmma_float, true, float, FLOAT, columns, "k16.f32.bf16.bf16", count, a_at,    \
                b_at, add_at, ", 1, 1, 0, 0")
+SIMT_WGMMA_TYPES(32, 16, 16, 17, 18)
 SIMT_WGMMA_TYPES(64, 32, 32, 33, 34)
 SIMT_WGMMA_TYPES(128, 64, 64, 65, 66)
 SIMT_WGMMA_TYPES(192, 96, 96, 97, 98)
+#define SIMT_WGMMA_S8U8(columns, count, a_at, b_at, add_at)                                        \
+    SIMT_WGMMA(simt_wgmma_signed, true, int, WORD, columns, "k32.s32.s8.u8", count, a_at, b_at,    \
+               add_at, "")
+SIMT_WGMMA_S8U8(32, 16, 16, 17, 18)
+SIMT_WGMMA_S8U8(64, 32, 32, 33, 34)
+SIMT_WGMMA_S8U8(128, 64, 64, 65, 66)
 
 /* d (64 x 2 COUNT, s32) = a (64 x 32) b (2 COUNT x 32)^T, plus d where add is not 0. A thread's
    sums: number i of lane l of warp w is of row 16 w + l / 4 + 8 (i / 2 % 2), column
@@ -227,6 +312,13 @@ template <bool A_UNSIGNED, int COUNT>
 SIMT_INLINE void simt_wgmma_k32(int (&d)[COUNT], uint64_t a, uint64_t b, int add)
 {
     simt_wgmma_int<A_UNSIGNED, COUNT>::run(d, a, b, add);
+}
+
+/* The same with b of 8 bits without sign. */
+template <int COUNT>
+SIMT_INLINE void simt_wgmma_k32_s8u8(int (&d)[COUNT], uint64_t a, uint64_t b, int add)
+{
+    simt_wgmma_signed<true, COUNT>::run(d, a, b, add);
 }
 
 /* The same of 16 numbers of f16 or bf16, also 32 bytes: sums of f32. */

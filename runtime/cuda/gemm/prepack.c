@@ -5,6 +5,7 @@
 #include "runtime/base/size.h"
 #include "runtime/cuda/gemm/sparse.h"
 #include "runtime/cuda/gemm/wgmma.h"
+#include "runtime/cuda/gemm/wgmma_swap.h"
 
 #include <math.h>
 #include <string.h>
@@ -114,7 +115,9 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     size_t channels = (size_t)p->columns * (size_t)p->batches;
     int bytes = pare_cuda_bytes(p->x_type);
     size_t row = (size_t)p->w_row * (size_t)bytes, all;
-    *k = (pare_cuda_prepack){.sparse = way == PARE_CUDA_SPARSE, .wgmma = way == PARE_CUDA_WGMMA};
+    *k = (pare_cuda_prepack){.sparse = way == PARE_CUDA_SPARSE,
+                             .wgmma = way == PARE_CUDA_WGMMA,
+                             .swap = way == PARE_CUDA_SWAP};
     if (k->sparse) {
         k->kept = part(&k->bytes, channels * pare_sparse_kept_bytes(p->depth, bytes));
         k->meta = part(&k->bytes, pare_sparse_meta_bytes(p->columns, p->depth, bytes));
@@ -270,6 +273,7 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
     const char *block = s->block;
     s->p.w = block + (k->sparse || k->wgmma ? k->kept : k->weights);
     s->meta = k->sparse ? block + k->meta : NULL;
+    if (k->swap) s->launch = pare_cuda_swap_launch;
     if (k->wgmma) {
         s->launch = pare_cuda_wgmma_launch;
         s->p.four = int8 ? (const pare_cuda_four_columns *)(const void *)(block + k->four) : NULL;

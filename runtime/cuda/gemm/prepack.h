@@ -20,7 +20,7 @@ typedef struct pare_cuda_prepared {
     void *block;      /* of constants, or NULL */
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
     size_t partial;   /* splits > 1: its sums in scratch */
-    /* of kernels of their own: wgmma.h, conv_stem.h; NULL: of gemm.h or sparse.h */
+    /* of kernels of their own: wgmma.h, wgmma_swap.h, conv_stem.h; NULL: of gemm.h or sparse.h */
     cudaError_t (*launch)(const pare_cuda_gemm_args *p, cudaStream_t stream);
     bool widened; /* X is copied to scratch first (pack.h) */
     pare_cuda_widen widen;
@@ -34,7 +34,8 @@ typedef enum pare_cuda_way {
     PARE_CUDA_STEM,    /* pictures of few channels (conv_stem.h) */
     PARE_CUDA_WIDENED, /* the same, widened first */
     PARE_CUDA_SPARSE,  /* weights of 2:4 */
-    PARE_CUDA_WGMMA    /* instructions of compute capability 9.0 (wgmma.h) */
+    PARE_CUDA_WGMMA,   /* instructions of compute capability 9.0 (wgmma.h) */
+    PARE_CUDA_SWAP     /* the same of few tiles (wgmma_swap.h) */
 } pare_cuda_way;
 
 /* Where the host builds the block, and offsets of its parts; `bytes` of them go to the device. Rows
@@ -42,7 +43,7 @@ typedef enum pare_cuda_way {
 typedef struct pare_cuda_prepack {
     char *host;
     size_t weights, scale, bias, shift, patch, bytes;
-    bool sparse, wgmma;
+    bool sparse, wgmma, swap;
     size_t kept, meta; /* sparse: their parts; wgmma: kept is rows in their order */
     size_t four;       /* wgmma, integers: constants of four columns */
 } pare_cuda_prepack;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which products compute capability 9.0's own instructions take, and those of 8-bit integers to
-   8-bit integers. Others: wgmma_half.cu, wgmma_real.cu. */
+   8-bit integers. Others: wgmma_half.cu, wgmma_real.cu, wgmma_swap.cu. */
+#include "runtime/cuda/gemm/wgmma_swap.h"
 #include "runtime/cuda/gemm/wgmma_tiles.cuh"
 
 /* Tiles of 128 x 128 below which a block a tile leaves most of a device idle: those of three in ten
@@ -12,7 +13,8 @@ static bool fills(int multiprocessors, int64_t outputs)
 
 /* --- what fits --- */
 
-static bool device_fits(const pare_device *device, int64_t outputs)
+/* Multiprocessors of a device that has the instructions, or 0. */
+static int device_processors(const pare_device *device)
 {
     static const cudaDeviceAttr asked[] = {cudaDevAttrComputeCapabilityMajor,
                                            cudaDevAttrComputeCapabilityMinor,
@@ -20,8 +22,8 @@ static bool device_fits(const pare_device *device, int64_t outputs)
     int is[3] = {0};
     for (int i = 0; i < 3; i++)
         if (!device || cudaDeviceGetAttribute(&is[i], asked[i], device->index) != cudaSuccess)
-            return false;
-    return is[0] == 9 && is[1] == 0 && fills(is[2], outputs) && tiled_find() && im2col_find();
+            return 0;
+    return is[0] == 9 && is[1] == 0 && tiled_find() && im2col_find() ? is[2] : 0;
 }
 
 static bool byte_fits(int v) { return v >= -128 && v <= 127; }
@@ -121,20 +123,39 @@ static bool columns_fit(const pare_cuda_gemm_args &p)
     return p.columns > 0 && p.columns * bytes % 16 == 0 && p.y_row * bytes % 16 == 0;
 }
 
+static bool operands_fit(const pare_prep *prep, const pare_cuda_gemm_args &p, int32_t x_zero)
+{
+    return p.x_type != PARE_f32 && (pare_type_is_int8(p.x_type) || !prep->deterministic) &&
+           p.batches == 1 && p.depth >= 1 && p.rows <= INT32_MAX - BAND_ROWS &&
+           (p.picture ? picture_fits(p, x_zero) : matrix_fits(p));
+}
+
 extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *product,
                                      const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
 {
     pare_cuda_gemm_args p = *product;
-    const bool integer = pare_type_is_int8(p.x_type);
-    if (p.x_type == PARE_f32 || (!integer && prep->deterministic) || p.batches != 1 ||
-        p.depth < 1 || !columns_fit(p) || p.rows > INT32_MAX - BAND_ROWS)
-        return false;
     p.tile = tile;
     p.epilogue = *e;
     const end_form end = end_of_product(p);
-    return end != END_OTHER && tile_suits(p, end) &&
-           (p.picture ? picture_fits(p, x_zero) : matrix_fits(p)) &&
-           device_fits(prep->device, p.rows * p.columns);
+    if (end == END_OTHER || !columns_fit(p) || !operands_fit(prep, p, x_zero) ||
+        !tile_suits(p, end))
+        return false;
+    const int processors = device_processors(prep->device);
+    return processors > 0 && fills(processors, p.rows * p.columns);
+}
+
+/* Four columns are stored at once. Integers in real units have the middle tile alone. */
+extern "C" bool pare_cuda_swap_fits(const pare_prep *prep, const pare_cuda_gemm_args *product,
+                                    const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
+{
+    pare_cuda_gemm_args p = *product;
+    p.epilogue = *e;
+    const end_form end = end_of_product(p);
+    const bool real = end == END_REAL || end == END_REAL_BYTES;
+    return end != END_OTHER && (end == END_BOUNDS || !p.picture) &&
+           (!real || tile == PARE_CUDA_64X64) && p.rows > 0 && p.columns > 0 &&
+           p.columns % 4 == 0 && p.y_row % 4 == 0 && operands_fit(prep, p, x_zero) &&
+           pare_swap_tiles(&p, tile) <= PARE_SWAP_MOST_TILES && device_processors(prep->device) > 0;
 }
 
 /* --- launchers --- */

@@ -13,6 +13,15 @@
 #define PARE_OVERLAP_SECONDS 0.6e-6
 #define PARE_ISSUE           0.85 /* instructions a cycle and scheduler that kernels reach */
 #define PARE_MMA_SYNC        0.62 /* of wgmma's rate (arXiv 2402.13499, 2501.12084) */
+/* Kernels by wgmma (wgmma.c): seconds before the first tile and after the last; shares of the
+   tensor cores' rate, of integers and of halves, which is what cuBLASLt reaches at a side of 4096.
+ */
+#define PARE_WGMMA_START      1.43e-6
+#define PARE_WGMMA_SHARE      (1 / 1.08)
+#define PARE_WGMMA_HALF_SHARE (1 / 1.165)
+/* An epilogue waits as long as this many warps' instructions take: with two warps a scheduler it
+   issues half of the cycles, with four two thirds. */
+enum { PARE_WGMMA_WAITS = 2 };
 
 /* counts.c: a kernel's instructions for sm_90, as tests/cuda/sass.py counts them. */
 typedef struct pare_sass {
@@ -74,6 +83,9 @@ typedef enum pare_gpu_tile {
 } pare_gpu_tile;
 bool pare_tile_fits(const pare_gpu_product *p, pare_gpu_tile tile);
 int pare_splits_of(const pare_gpu_product *p);
+/* The time of these parts, where there are some and that is less than *out. */
+void pare_split_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                        const pare_gpu_product *p, pare_roofline_step *out);
 /* The fastest of these, as a tuner would find it: kernel (of the stem "conv", "matmul"), launches,
    bytes, bound and seconds. */
 void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
@@ -85,6 +97,13 @@ bool pare_wgmma_ends(const pare_gpu_product *p, const pare_act *act, pare_dtype 
 /* The same of the tiles by wgmma alone, where one is faster than *out. tile: its name or NULL. */
 void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                         const pare_gpu_product *p, const char *tile, pare_roofline_step *out);
+
+/* wgmma_swap.c: blocks that share the depth of a tile of so many rows (32, 64, 128); may it be made
+   of such tiles? The same of these alone, where one is faster than *out. */
+int pare_swap_blocks(const pare_gpu_product *p, int rows);
+bool pare_swap_takes(const pare_gpu_product *p, int rows);
+void pare_swap_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                       const pare_gpu_product *p, pare_roofline_step *out);
 
 /* step.c: a node of the compiled graph; its shapes may be unknown. */
 typedef struct pare_roofline_maker {

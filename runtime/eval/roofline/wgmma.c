@@ -2,26 +2,20 @@
 /* Products by runtime/cuda/gemm/wgmma.cu: blocks stay for many tiles, whose stages are filled
    ahead, so that a tile takes what the tensor cores and its epilogue take, and nothing to begin.
 
-   START, WAITS and the shares are fitted to 61 kernels of INT8 convolutions and products that an
-   H200 ran (tests/bench/results/2026-11-26-h200/benches.csv), with the counts of the kernels that
-   ran: the model says 0.80 to 1.15 of what was measured, 8 % off in the middle. The test
-   eval_roofline_measured holds it to them. */
+   PARE_WGMMA_START, its WAITS and the shares are fitted to 61 kernels of INT8 convolutions and
+   products that an H200 ran (tests/bench/results/2026-11-26-h200/benches.csv), with the counts of
+   the kernels that ran: the model says 0.80 to 1.15 of what was measured, 8 % off in the middle.
+   The test eval_roofline_measured holds it to them. */
 #include "runtime/eval/roofline/internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define START       1.43e-6     /* seconds of a kernel before its first tile and after its last */
-#define SHARE       (1 / 1.08)  /* of the tensor cores' rate, of integers */
-#define HALF_SHARE  (1 / 1.165) /* of halves: what cuBLASLt reaches at a side of 4096 */
-#define NARROW      (1 / 2.1)   /* of either, where only 64 columns share what is read of X */
+#define NARROW      (1 / 2.1) /* of either, where only 64 columns share what is read of X */
 #define SCHEDULERS  4
 #define GROUP_WARPS 4
 
-/* An epilogue waits as long as this many warps' instructions take: with two warps a scheduler it
-   issues half of the cycles, with four two thirds. */
-enum { WAITS = 2 };
 /* Outputs of the smallest product for 33 multiprocessors; bytes that rows of Y are lots of. */
 enum { LEAST_OUTPUTS = 10 * 128 * 128, LOT = 16 };
 
@@ -81,18 +75,20 @@ static void tile_predict(const pare_gpu_spec *spec, const pare_gpu_product *p, c
     const double rows = t->groups * t->mi * 64, size = size_of(p->type);
     const double count = ceil(p->rows / rows) * ceil(p->columns / t->columns);
     const double per = fmin(t->blocks, ceil(count / spec->sms));
-    const double share = t->columns == 64 ? NARROW : size == 1 ? SHARE : HALF_SHARE;
+    const double share = t->columns == 64 ? NARROW
+                         : size == 1      ? PARE_WGMMA_SHARE
+                                          : PARE_WGMMA_HALF_SHARE;
     const double rate = (size == 1 ? spec->macs_s8 : spec->macs_f16) * share / spec->sms;
     const double tensor = ceil(p->depth * size / step) * rows * t->columns * (step / size) / rate;
     const double warps = per * t->groups * GROUP_WARPS / SCHEDULERS;
-    const double issue = row->behind * (warps + WAITS) / spec->clock;
+    const double issue = row->behind * (warps + PARE_WGMMA_WAITS) / spec->clock;
     const double moving = p->bytes / spec->hbm;
     const double waves = ceil(count / (spec->sms * per));
     double seconds = waves * (per * tensor + issue);
     out->bound = per * tensor > issue ? PARE_BOUND_TENSOR : PARE_BOUND_ISSUE;
     if (moving > seconds) seconds = moving, out->bound = PARE_BOUND_MEMORY;
     out->occupancy = (int)per, out->waves = count / (spec->sms * per);
-    pare_step_close(spec, seconds + START, p->bytes, out);
+    pare_step_close(spec, seconds + PARE_WGMMA_START, p->bytes, out);
 }
 
 void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
