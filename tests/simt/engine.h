@@ -98,6 +98,16 @@ void dependent_thread_ends(int thread);
 void dependent_end(void);
 bool ahead_of_wait(int thread); /* has it yet to wait for the kernels ahead? */
 
+/* --- operands of 2:4 (collective.cpp) --- */
+
+/* The place that kept number i (0, 1) of group `group` in a word of metadata has among four. */
+inline unsigned place_of(unsigned meta, unsigned group, unsigned i)
+{
+    return meta >> (4 * group + 2 * i) & 3;
+}
+/* A fault where the places of a group do not ascend, as the hardware takes for granted. */
+void need_ascending(unsigned meta, const char *what, const char *file, int line);
+
 /* --- shared memory and asynchronous copies (shared.cpp) --- */
 
 enum { SHARED_STATIC = 48 * 1024, SHARED_MOST = 227 * 1024, SHARED_ROOM = SHARED_MOST + 16384 };
