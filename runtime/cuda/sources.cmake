@@ -103,7 +103,14 @@ set(CUDA_HOST
   gemm/blas_product.c
   gemm/prepack.c
 )
-set(CUDA_HOPPER gemm/wgmma.cu gemm/wgmma_half.cu gemm/wgmma_real.cu)
+set(CUDA_HOPPER
+  gemm/wgmma.cu
+  gemm/wgmma_half.cu
+  gemm/wgmma_real.cu
+  gemm/wgmma_sparse.cu
+  gemm/wgmma_sparse_half.cu
+  gemm/wgmma_sparse_real.cu
+)
 set(CUDA_NO_HOPPER gemm/wgmma_none.c)
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_DEPENDENT PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

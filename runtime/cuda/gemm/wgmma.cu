@@ -87,6 +87,24 @@ static end_form end_of_product(const pare_cuda_gemm_args &p)
     return END_OTHER;
 }
 
+/* The same of weights of 2:4 (wgmma_sparse.cu). Little depth leaves nothing to save. */
+static bool sparse_tile_suits(const pare_cuda_gemm_args &p, end_form end)
+{
+    const bool bounds = end == END_BOUNDS, alone = p.epilogue.z_type == PARE_NOTYPE;
+    if (p.depth * bytes_of_type(p.x_type) <= 64) return false;
+    if (!bounds && (p.picture || p.columns <= 64)) return false;
+    switch (p.tile) {
+    case PARE_CUDA_128X128: return p.columns > 64;
+    case PARE_CUDA_256X128:
+        return p.columns > 64 && !(end == END_REAL_BYTES && p.y_type == PARE_f32);
+    case PARE_CUDA_256X64: return bounds && p.columns <= 64;
+    case PARE_CUDA_256X128_4WG:
+        return (bounds || end == END_GELU) && p.columns > 64 && (!p.picture || alone);
+    case PARE_CUDA_128X256_4WG: return bounds && p.columns > 128 && !p.picture;
+    default: return false;
+    }
+}
+
 /* Does the tile suit the product? Wide ones are for many columns, small steps for little depth; the
    largest leaves no registers for a residual or a GELU, f32 no memory for bytes to add. Two blocks
    of the smallest share a processor, and four groups share the large one: where epilogues are long,
@@ -121,8 +139,11 @@ static bool columns_fit(const pare_cuda_gemm_args &p)
     return p.columns > 0 && p.columns * bytes % 16 == 0 && p.y_row * bytes % 16 == 0;
 }
 
-extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *product,
-                                     const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
+typedef bool (*tile_rule)(const pare_cuda_gemm_args &p, end_form end);
+
+static bool product_fits(const pare_prep *prep, const pare_cuda_gemm_args *product,
+                         const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile,
+                         tile_rule suits)
 {
     pare_cuda_gemm_args p = *product;
     const bool integer = pare_type_is_int8(p.x_type);
@@ -132,9 +153,22 @@ extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm
     p.tile = tile;
     p.epilogue = *e;
     const end_form end = end_of_product(p);
-    return end != END_OTHER && tile_suits(p, end) &&
+    return end != END_OTHER && suits(p, end) &&
            (p.picture ? picture_fits(p, x_zero) : matrix_fits(p)) &&
            device_fits(prep->device, p.rows * p.columns);
+}
+
+extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                                     const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
+{
+    return product_fits(prep, p, e, x_zero, tile, tile_suits);
+}
+
+extern "C" bool pare_cuda_wgmma_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                                            const pare_epilogue *e, int32_t x_zero,
+                                            pare_cuda_tiling tile)
+{
+    return product_fits(prep, p, e, x_zero, tile, sparse_tile_suits);
 }
 
 /* --- launchers --- */

@@ -14,3 +14,16 @@ cudaError_t pare_cuda_wgmma_launch(const pare_cuda_gemm_args *p, cudaStream_t st
     (void)p, (void)stream;
     return cudaErrorNotSupported;
 }
+
+bool pare_cuda_wgmma_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                                 const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
+{
+    return pare_cuda_wgmma_fits(prep, p, e, x_zero, tile);
+}
+
+cudaError_t pare_cuda_wgmma_sparse_launch(const pare_cuda_gemm_args *p, const void *meta,
+                                          cudaStream_t stream)
+{
+    (void)meta;
+    return pare_cuda_wgmma_launch(p, stream);
+}
