@@ -96,8 +96,7 @@ WGMMA(matmul_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
 WGMMA_SPARSE(matmul_sparse_wgmma_128x128, PARE_CUDA_128X128)
 WGMMA_SPARSE(matmul_sparse_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA_SPARSE(matmul_sparse_wgmma_256x64, PARE_CUDA_256X64)
-WGMMA_SPARSE(matmul_sparse_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
-WGMMA_SPARSE(matmul_sparse_wgmma_128x256_4wg, PARE_CUDA_128X256_4WG)
+WGMMA_SPARSE(matmul_sparse_wgmma_4wg, PARE_CUDA_256X128_4WG)
 
 #define FLOATS                                                                                     \
     &pare_cuda_matmul_batched, &pare_cuda_matmul_lt_0, &pare_cuda_matmul_lt_1,                     \
@@ -110,8 +109,7 @@ WGMMA_SPARSE(matmul_sparse_wgmma_128x256_4wg, PARE_CUDA_128X256_4WG)
 #define HOPPER                                                                                     \
     &matmul_wgmma_128x128, &matmul_wgmma_256x128, &matmul_wgmma_128x192, &matmul_wgmma_128x64,     \
         &matmul_wgmma_256x64, &matmul_wgmma_256x128_4wg, &matmul_sparse_wgmma_128x128,             \
-        &matmul_sparse_wgmma_256x128, &matmul_sparse_wgmma_256x64,                                 \
-        &matmul_sparse_wgmma_256x128_4wg, &matmul_sparse_wgmma_128x256_4wg
+        &matmul_sparse_wgmma_256x128, &matmul_sparse_wgmma_256x64, &matmul_sparse_wgmma_4wg
 #define PASSES                                                                                     \
     &pare_cuda_matmul_lt_epilogue_0, &pare_cuda_matmul_lt_epilogue_1,                              \
         &pare_cuda_matmul_lt_epilogue_2, &pare_cuda_matmul_lt_epilogue_3

@@ -59,13 +59,11 @@ static const char *const exempt[][2] = {
     {"cuda_matmul_sparse_wgmma_128x128", "takes large products alone: cuda/test_wgmma_sparse.c"},
     {"cuda_matmul_sparse_wgmma_256x128", "the same"},
     {"cuda_matmul_sparse_wgmma_256x64", "the same"},
-    {"cuda_matmul_sparse_wgmma_256x128_4wg", "the same"},
-    {"cuda_matmul_sparse_wgmma_128x256_4wg", "the same"},
+    {"cuda_matmul_sparse_wgmma_4wg", "the same"},
     {"cuda_conv_sparse_wgmma_128x128", "the same"},
     {"cuda_conv_sparse_wgmma_256x128", "the same"},
     {"cuda_conv_sparse_wgmma_256x64", "the same"},
-    {"cuda_conv_sparse_wgmma_256x128_4wg", "the same"},
-    {"cuda_conv_sparse_wgmma_128x256_4wg", "the same"},
+    {"cuda_conv_sparse_wgmma_4wg", "the same"},
 };
 
 static bool ran[PARE_OP_COUNT][2][MOST_KERNELS]; /* row, [CPU, device], place in its list */

@@ -409,8 +409,7 @@ static bool wgmma_sparse_fits(const pare_prep *prep, const pare_conv_args *a,
 WGMMA_SPARSE(conv_sparse_wgmma_128x128, PARE_CUDA_128X128)
 WGMMA_SPARSE(conv_sparse_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA_SPARSE(conv_sparse_wgmma_256x64, PARE_CUDA_256X64)
-WGMMA_SPARSE(conv_sparse_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
-WGMMA_SPARSE(conv_sparse_wgmma_128x256_4wg, PARE_CUDA_128X256_4WG)
+WGMMA_SPARSE(conv_sparse_wgmma_4wg, PARE_CUDA_256X128_4WG)
 
 /* The sparse ones, those of one device's instructions and the library after the dense: taken where
    a tuner measured that they are faster. */
@@ -419,9 +418,8 @@ WGMMA_SPARSE(conv_sparse_wgmma_128x256_4wg, PARE_CUDA_128X256_4WG)
         &conv_128x64, &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64,          \
         &conv_wgmma_128x128, &conv_wgmma_256x128, &conv_wgmma_128x192, &conv_wgmma_128x64,         \
         &conv_wgmma_256x64, &conv_wgmma_256x128_4wg, &conv_sparse_wgmma_128x128,                   \
-        &conv_sparse_wgmma_256x128, &conv_sparse_wgmma_256x64, &conv_sparse_wgmma_256x128_4wg,     \
-        &conv_sparse_wgmma_128x256_4wg, &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1,                \
-        &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
+        &conv_sparse_wgmma_256x128, &conv_sparse_wgmma_256x64, &conv_sparse_wgmma_4wg,             \
+        &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,
                                              NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,

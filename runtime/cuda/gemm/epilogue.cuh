@@ -199,30 +199,22 @@ SIMT_INLINE unsigned four_pack(const pare_cuda_gemm_args &p, const tile_clamp &l
     return simt_xor_or(u, turn, 0x80808080u);
 }
 
-/* Four integer sums as 8 bits each; added: the residual's bytes. */
-template <int END>
-SIMT_INLINE unsigned four_make(const pare_cuda_gemm_args &p, const tile_clamp &l, const int sum[4],
-                               const float scale[4], const float bias[4], unsigned added)
-{
-    float v[4];
-    const unsigned z = end_of<END>::RESIDUAL ? added ^ l.flip : 0;
-    PARE_UNROLL PARE_VEC4
-    {
-        v[k] = ((float)sum[k] + bias[k]) * scale[k];
-        if (end_of<END>::RESIDUAL)
-            v[k] = fmaf(byte_at(z, k, l.exponent) - l.base, p.epilogue.z_scale, v[k]);
-    }
-    return four_pack<end_of<END>::BOUNDS>(p, l, v);
-}
-
-/* Those of four neighbours, stored at `to`; returns what is stored. */
+/* Four neighbours of integer sums, stored at `to`; returns what is stored. */
 template <int END>
 SIMT_INLINE unsigned four_finish(const pare_cuda_gemm_args &p, const tile_clamp &l,
                                  const int sum[4], const float scale[4], const float bias[4],
                                  char *to)
 {
     unsigned *word = reinterpret_cast<unsigned *>(to);
-    return *word = four_make<END>(p, l, sum, scale, bias, end_of<END>::RESIDUAL ? *word : 0);
+    float v[4];
+    const unsigned z = end_of<END>::RESIDUAL ? *word ^ l.flip : 0;
+    PARE_UNROLL PARE_VEC4
+    {
+        v[k] = ((float)sum[k] + bias[k]) * scale[k];
+        if (end_of<END>::RESIDUAL)
+            v[k] = fmaf(byte_at(z, k, l.exponent) - l.base, p.epilogue.z_scale, v[k]);
+    }
+    return *word = four_pack<end_of<END>::BOUNDS>(p, l, v);
 }
 
 /* NaN stays NaN. */

@@ -77,7 +77,6 @@ typedef enum pare_cuda_tiling {
     PARE_CUDA_128X192,
     PARE_CUDA_256X64,
     PARE_CUDA_256X128_4WG, /* four groups of warps multiply, elsewhere two */
-    PARE_CUDA_128X256_4WG, /* weights of 2:4 alone */
     PARE_CUDA_TILES
 } pare_cuda_tiling;
 

@@ -87,7 +87,8 @@ static end_form end_of_product(const pare_cuda_gemm_args &p)
     return END_OTHER;
 }
 
-/* The same of weights of 2:4 (wgmma_sparse.cu). Little depth leaves nothing to save. */
+/* The same of weights of 2:4 (wgmma_sparse.cu), whose four groups take 128 x 256 of a matrix of
+   many columns. Little depth leaves nothing to save. */
 static bool sparse_tile_suits(const pare_cuda_gemm_args &p, end_form end)
 {
     const bool bounds = end == END_BOUNDS, alone = p.epilogue.z_type == PARE_NOTYPE;
@@ -100,7 +101,6 @@ static bool sparse_tile_suits(const pare_cuda_gemm_args &p, end_form end)
     case PARE_CUDA_256X64: return bounds && p.columns <= 64;
     case PARE_CUDA_256X128_4WG:
         return (bounds || end == END_GELU) && p.columns > 64 && (!p.picture || alone);
-    case PARE_CUDA_128X256_4WG: return bounds && p.columns > 128 && !p.picture;
     default: return false;
     }
 }

@@ -12,7 +12,7 @@ template <int KIND, int TAP, int RESIDUAL>
 static cudaError_t tile_choose(const pare_cuda_gemm_args *p, const void *meta, cudaStream_t stream)
 {
     if constexpr (!TAP)
-        if (p->tile == PARE_CUDA_128X256_4WG) return LAUNCH(128, 256, 5, 1, 4);
+        if (p->tile == PARE_CUDA_256X128_4WG && p->columns > 128) return LAUNCH(128, 256, 5, 1, 4);
     if constexpr (!(TAP && RESIDUAL))
         if (p->tile == PARE_CUDA_256X128_4WG) return LAUNCH(128, 128, 4, 1, 4);
     switch (p->tile) {

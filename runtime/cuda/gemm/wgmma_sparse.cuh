@@ -80,8 +80,7 @@ typedef struct patch_place {
     int left;
 } patch_place;
 
-template <typename V>
-SIMT_INLINE patch_place patch_begin(const pare_cuda_gemm_args &p, int m0)
+template <typename V> SIMT_INLINE patch_place patch_begin(const pare_cuda_gemm_args &p, int m0)
 {
     const int line = m0 / p.in.out_width, image = line / p.in.out_height;
     return {(m0 - line * p.in.out_width) * p.in.stride[1] - p.in.begin[1],
@@ -214,7 +213,7 @@ SIMT_INLINE void sparse_consume(const pare_cuda_gemm_args &p, const tile_clamp &
             if (mine.leads) simt_tma_store_wait_read();
             simt_sync_group(group + 1);
         }
-        swapped_finish<V>(p, l, g.inverse, acc, bytes + out, bytes + z, n0);
+        swapped_finish<V>(p, l, g, acc, bytes + out, bytes + z, n0);
         simt_fence_async();
         simt_sync_group(group + 1);
         if (mine.leads) tile_put<V>(p, mine, ym, m0, n0);

@@ -13,7 +13,8 @@ static cudaError_t bounds_choose(const pare_cuda_gemm_args *p, const void *meta,
                                  cudaStream_t stream)
 {
     if constexpr (!TAP)
-        if (p->tile == PARE_CUDA_128X256_4WG) return LAUNCH(false, RESIDUAL, 0, 128, 256, 4, 1, 4);
+        if (p->tile == PARE_CUDA_256X128_4WG && p->columns > 128)
+            return LAUNCH(false, RESIDUAL, 0, 128, 256, 4, 1, 4);
     if constexpr (!(TAP && RESIDUAL))
         if (p->tile == PARE_CUDA_256X128_4WG)
             return LAUNCH(false, RESIDUAL, TAP, 128, 128, 3, 1, 4);

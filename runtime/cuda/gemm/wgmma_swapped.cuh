@@ -82,17 +82,26 @@ template <int TO> SIMT_INLINE void pair_write(char *to, const float v[2])
         *reinterpret_cast<__nv_bfloat162 *>(to) = __floats2bfloat162_rn(v[0], v[1]);
 }
 
+/* The sum once `wait`, which is 0, is known. */
+SIMT_INLINE int sum_behind(int sum, int wait) { return sum + wait; }
+SIMT_INLINE float sum_behind(float sum, int wait)
+{
+    return __int_as_float(__float_as_int(sum) | wait);
+}
+
 /* A block of 2 x 2: sums of a row's two columns, then of the next row's; stored at to[row]. z:
-   bytes that are added to floats. */
+   bytes that are added to floats. Returns bits of the last number. */
 template <typename V>
-SIMT_INLINE void block_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
-                              const typename V::sum sum[4], const four_constants &k,
-                              char *const to[2], const char *const z[2])
+SIMT_INLINE int block_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
+                             const typename V::sum sum[4], const four_constants &k,
+                             char *const to[2], const char *const z[2])
 {
     enum { OF_Y = V::RESIDUAL == (int)RESIDUAL_OF_Y, BYTES = V::RESIDUAL == (int)RESIDUAL_BYTES };
     if constexpr (V::END != (int)EPILOGUE_ANY) {
-        const unsigned added = OF_Y ? pair_of_bytes(to[0]) | pair_of_bytes(to[1]) << 16 : 0;
-        pairs_of_bytes_put(to, four_make<V::END>(p, l, sum, k.scale, k.bias, added));
+        unsigned four = OF_Y ? pair_of_bytes(to[0]) | pair_of_bytes(to[1]) << 16 : 0;
+        pairs_of_bytes_put(
+            to, four_finish<V::END>(p, l, sum, k.scale, k.bias, reinterpret_cast<char *>(&four)));
+        return 0;
     } else {
         float v[4];
         const unsigned added = BYTES ? pair_of_bytes(z[0]) | pair_of_bytes(z[1]) << 16 : 0;
@@ -108,18 +117,22 @@ SIMT_INLINE void block_finish(const pare_cuda_gemm_args &p, const tile_clamp &l,
                 pair_write<V::TO>(to[row], pair);
             }
         }
+        return __float_as_int(v[3]);
     }
 }
 
-/* A group's sums become its part of Y in `out`. n0: its first column. */
+/* A group's sums become its part of Y in `out`. n0: its first column. A GELU takes so many
+   registers that each block waits for the last but one; g.zero is 0, which the compiler does not
+   know. */
 template <typename V>
-SIMT_INLINE void swapped_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
-                                const typename V::sum (&acc)[V::ROWS / 2], char *out,
-                                const char *residual, int n0)
+SIMT_INLINE void swapped_finish(const pare_cuda_gemm_args &p, const tile_clamp &l,
+                                const wgmma_walk &g, const typename V::sum (&acc)[V::ROWS / 2],
+                                char *out, const char *residual, int n0)
 {
     const int lane = (int)threadIdx.x & 31, row = (lane & 3) * 2;
     const int column = ((int)threadIdx.x >> 5 & 3) * 16 + (lane >> 2) * 2;
     const four_constants k = pair_constants<V>(p, min(n0 + column, p.columns - 2));
+    int wait[2] = {0}; /* stay 0 */
     PARE_UNROLL for (int j = 0; j < V::ROWS / 8; j++)
     {
         typename V::sum sum[4];
@@ -132,11 +145,12 @@ SIMT_INLINE void swapped_finish(const pare_cuda_gemm_args &p, const tile_clamp &
             PARE_UNROLL for (int c = 0; c < 2; c++)
             {
                 typename V::sum s = acc[j * 4 + r + 2 * c];
+                if (V::GELU) s = sum_behind(s, wait[j % 2]);
                 if constexpr (V::INTEGER) s = (int)((unsigned)s - (unsigned)k.shift[c]);
                 sum[r * 2 + c] = s;
             }
         }
-        block_finish<V>(p, l, inverse, sum, k, to, z);
+        wait[j % 2] = block_finish<V>(p, l, g.inverse, sum, k, to, z) & g.zero;
     }
 }
 
