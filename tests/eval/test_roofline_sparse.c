@@ -146,7 +146,7 @@ static void epilogues_are_found(void **state)
         assert_true(is_sparse(h200, "matmul", &p, "matmul_sparse_wgmma_"));
     }
     p.y = PARE_f32, p.z = PARE_s8; /* no room for them beside the larger tile */
-    assert_true(is_sparse(h200, "matmul", &p, "matmul_sparse_wgmma_128x128"));
+    assert_false(is_sparse(h200, "matmul", &p, "matmul_sparse_wgmma_256x128"));
     pare_ctx_clear(&ctx);
 }
 
