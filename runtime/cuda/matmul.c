@@ -31,18 +31,6 @@ bool pare_cuda_matmul_read(const pare_prep *prep, pare_matmul_args *a, pare_cuda
            pare_cuda_residual_fits(prep, a->at.residual) && (a->int8 || a->at.w_scale < 0);
 }
 
-/* Are the weights of 2:4, depth in fours? */
-static bool weights_sparse(const pare_prep *prep, const pare_matmul_args *a)
-{
-    const pare_view *w = &prep->in[1];
-    int bytes = pare_cuda_bytes(w->dtype);
-    for (int64_t c = 0; c < a->columns; c++)
-        if (!pare_sparse_fits((const char *)w->data + c * w->stride[a->trans_b ? 0 : 1] * bytes,
-                              bytes, w->stride[a->trans_b ? 1 : 0], a->depth))
-            return false;
-    return true;
-}
-
 static pare_status matmul_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cuda_way way)
 {
     pare_cuda_prepared *s;
@@ -73,10 +61,11 @@ MATMUL(matmul_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X6
 MATMUL(matmul_split, pare_cuda_splits_fit(prep, &p), PARE_CUDA_64X64, PARE_CUDA_SPLIT)
 MATMUL(matmul_64x64, true, PARE_CUDA_64X64, PARE_CUDA_WHOLE)
 MATMUL(matmul_sparse_128x128,
-       pare_cuda_sparse_fits(prep, &p, PARE_CUDA_128X128) && weights_sparse(prep, &a),
+       pare_cuda_sparse_fits(prep, &p, PARE_CUDA_128X128) &&
+           pare_matmul_is_sparse(&prep->in[1], &a),
        PARE_CUDA_128X128, PARE_CUDA_SPARSE)
 MATMUL(matmul_sparse_64x64,
-       pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && weights_sparse(prep, &a),
+       pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && pare_matmul_is_sparse(&prep->in[1], &a),
        PARE_CUDA_64X64, PARE_CUDA_SPARSE)
 static bool wgmma_fits(const pare_prep *prep, const pare_matmul_args *a,
                        const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
@@ -84,6 +73,15 @@ static bool wgmma_fits(const pare_prep *prep, const pare_matmul_args *a,
     const pare_epilogue e =
         pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
     return pare_cuda_wgmma_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
+}
+
+static bool wgmma_sparse_fits(const pare_prep *prep, const pare_matmul_args *a,
+                              const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
+{
+    const pare_epilogue e =
+        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+    return pare_cuda_wgmma_sparse_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile) &&
+           pare_matmul_is_sparse(&prep->in[1], a);
 }
 
 #define WGMMA(entry, tile) MATMUL(entry, wgmma_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA)
@@ -107,6 +105,13 @@ SWAP(matmul_wgmma_swap_32x64, PARE_CUDA_32X64)
 SWAP(matmul_wgmma_swap_64x64, PARE_CUDA_64X64)
 SWAP(matmul_wgmma_swap_128x64, PARE_CUDA_128X64)
 
+#define WGMMA_SPARSE(entry, tile)                                                                  \
+    MATMUL(entry, wgmma_sparse_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA_SPARSE)
+WGMMA_SPARSE(matmul_sparse_wgmma_128x128, PARE_CUDA_128X128)
+WGMMA_SPARSE(matmul_sparse_wgmma_256x128, PARE_CUDA_256X128)
+WGMMA_SPARSE(matmul_sparse_wgmma_256x64, PARE_CUDA_256X64)
+WGMMA_SPARSE(matmul_sparse_wgmma_4wg, PARE_CUDA_256X128_4WG)
+
 #define FLOATS                                                                                     \
     &pare_cuda_matmul_batched, &pare_cuda_matmul_lt_0, &pare_cuda_matmul_lt_1,                     \
         &pare_cuda_matmul_lt_2, &pare_cuda_matmul_lt_3, &pare_cuda_matmul_lt_4,                    \
@@ -118,7 +123,8 @@ SWAP(matmul_wgmma_swap_128x64, PARE_CUDA_128X64)
 #define HOPPER                                                                                     \
     &matmul_wgmma_128x128, &matmul_wgmma_256x128, &matmul_wgmma_128x192, &matmul_wgmma_128x64,     \
         &matmul_wgmma_256x64, &matmul_wgmma_256x128_4wg, &matmul_wgmma_swap_32x64,                 \
-        &matmul_wgmma_swap_64x64, &matmul_wgmma_swap_128x64
+        &matmul_wgmma_swap_64x64, &matmul_wgmma_swap_128x64, &matmul_sparse_wgmma_128x128,         \
+        &matmul_sparse_wgmma_256x128, &matmul_sparse_wgmma_256x64, &matmul_sparse_wgmma_4wg
 #define PASSES                                                                                     \
     &pare_cuda_matmul_lt_epilogue_0, &pare_cuda_matmul_lt_epilogue_1,                              \
         &pare_cuda_matmul_lt_epilogue_2, &pare_cuda_matmul_lt_epilogue_3

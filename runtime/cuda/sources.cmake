@@ -107,6 +107,9 @@ set(CUDA_HOPPER
   gemm/wgmma.cu
   gemm/wgmma_half.cu
   gemm/wgmma_real.cu
+  gemm/wgmma_sparse.cu
+  gemm/wgmma_sparse_half.cu
+  gemm/wgmma_sparse_real.cu
   gemm/wgmma_swap.cu
   gemm/wgmma_swap_half.cu
 )

@@ -151,7 +151,7 @@ extern const pare_kernel pare_host_step;
 
 /* autotune.c: the fastest of the kernels that can, by the cache or, with options->tune, by the
    stopwatch; the first where neither says. */
-enum { PARE_MOST_KERNELS = 32 }; /* of a row's list */
+enum { PARE_MOST_KERNELS = 48 }; /* of a row's list */
 typedef struct pare_tuner pare_tuner;
 PARE_NODISCARD pare_status pare_tuner_open(pare_ctx *ctx, pare_tuner **out,
                                            const pare_plan_options *options);

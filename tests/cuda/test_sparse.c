@@ -3,7 +3,7 @@
    (kernel_case.c compares, bytes equal for integers). That the sparse kernels took part is counted:
    the same node with dense weights has that many kernels less. */
 #include "runtime/cuda/gemm/sparse.h"
-#include "tests/cpu/kernel_case.h"
+#include "tests/cuda/sparse_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,9 +19,9 @@ static void bytes_are_packed_as_drawn(void **state)
 {
     (void)state;
     int8_t row[64] = {0}, kept[32];
-    uint32_t meta[256];
+    uint32_t meta[16 * 2 * 32];
     size_t bytes = pare_sparse_meta_bytes(9, 64, 1);
-    assert_int_equal(bytes, 8 * 32 * 4); /* eight tiles, filled up to 128 rows */
+    assert_int_equal(bytes, sizeof meta); /* 16 tiles and two steps, filled up */
     assert_int_equal(pare_sparse_kept_bytes(64, 1), 32);
     row[1] = 5, row[3] = -7;   /* group 0: places 1 and 3: 1101 */
     row[30] = 9;               /* group 7: place 2, and 3: 1110 */
@@ -35,7 +35,8 @@ static void bytes_are_packed_as_drawn(void **state)
     pare_sparse_row_pack(row, 1, 8, 64, kept, meta);
     assert_int_equal(meta[1], 0xe444444d);
     assert_int_equal(meta[3], 0xe4444448);
-    assert_int_equal(meta[4], 0x44444444); /* row 1 */
+    assert_int_equal(meta[4], 0x44444444);  /* row 1 */
+    assert_int_equal(meta[32], 0x44444444); /* a step behind the last */
     const int8_t wanted[32] = {5, -7, [14] = 9, [16] = 11, 2, [31] = 1};
     assert_memory_equal(kept, wanted, 32);
 }
@@ -46,9 +47,9 @@ static void halves_are_packed_as_drawn(void **state)
 {
     (void)state;
     uint16_t row[32] = {0}, kept[16];
-    uint32_t meta[128];
+    uint32_t meta[16 * 2 * 16];
     size_t bytes = pare_sparse_meta_bytes(16, 32, 2);
-    assert_int_equal(bytes, 8 * 16 * 4);
+    assert_int_equal(bytes, sizeof meta);
     assert_int_equal(pare_sparse_kept_bytes(32, 2), 32);
     row[0] = 0x3c00, row[3] = 0x4000; /* 1100 */
     row[18] = 0x3c00;                 /* group 4: 1110 */
@@ -128,20 +129,6 @@ static void attributes_set(kernel_case *k, pare_dtype to)
     assert_int_equal(pare_node_set_float(k->node, "y_scale", 0.9f), PARE_OK);
     assert_int_equal(pare_node_set_int(k->node, "x_zero_point", 3), PARE_OK);
     assert_int_equal(pare_node_set_int(k->node, "to", to), PARE_OK);
-}
-
-/* Of each four numbers `step` apart from `at` on two at random become 0, of one in eight fours all.
- */
-static void numbers_drop(kernel_case *k, char *w, int bytes, int64_t at, int64_t step,
-                         int64_t count)
-{
-    for (int64_t i = 0; i < count; i += 4) {
-        int first = case_between(k, 0, 3), gap = case_between(k, 1, 3),
-            all = case_between(k, 0, 7) == 0;
-        for (int j = 0; j < 4 && i + j < count; j++)
-            if (all || j == first || j == (first + gap) % 4)
-                memset(w + (at + (i + j) * step) * bytes, 0, (size_t)bytes);
-    }
 }
 
 /* The device's kernels that took the node. */

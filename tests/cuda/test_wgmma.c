@@ -7,15 +7,6 @@
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/wgmma.h"
 #include "tests/cuda/wgmma_case.h"
-#include "tests/simt/testing.h"
-
-/* What n of an H200's 132 multiprocessors are of this device's. */
-static int64_t scaled(int64_t n)
-{
-    int here = 0;
-    CUDA_OK(cudaDeviceGetAttribute(&here, cudaDevAttrMultiProcessorCount, 0));
-    return (n * here + 131) / 132;
-}
 
 /* The tile of 256 x 128, of more columns and depth than 64, takes no residual; that of four groups
    takes none of a picture. */
@@ -57,34 +48,6 @@ static void matrices_agree(void **state)
         inputs_set(&k, i, 2, x, w, y, w[1], x[1], i % 3 == 0, z_type(i));
         check(&k, tiles_of(i, cases[c].tiles, w[1], x[1]));
     }
-}
-
-typedef struct convolution {
-    int64_t images, channels, in[2], filters, taps[2], stride, pad[2], dilation;
-    int tiles; /* that take it */
-} convolution;
-
-/* An empty case of the convolution with fewer images, or rows of a few ones, and the shapes of X, W
-   and Y. */
-static void convolution_open(kernel_case *k, const convolution *c, int i, int64_t x[4],
-                             int64_t w[4], int64_t y[4])
-{
-    const int64_t ends[4] = {c->pad[0], c->pad[1], c->pad[0], c->pad[1]};
-    case_open(k, "pare", "FusedConv", (uint64_t)i + 1);
-    k->nhwc = true;
-    x[0] = y[0] = c->images > 8 ? scaled(c->images) : c->images;
-    x[1] = w[1] = c->channels;
-    w[0] = y[1] = c->filters;
-    for (int a = 0; a < 2; a++) {
-        const int64_t reach = c->in[a] + 2 * c->pad[a] - (c->taps[a] - 1) * c->dilation - 1;
-        w[2 + a] = c->taps[a];
-        y[2 + a] = reach / c->stride + 1;
-        if (a == 0 && c->images <= 8) y[2] = scaled(y[2]);
-        x[2 + a] = c->in[a] - reach + (y[2 + a] - 1) * c->stride + reach % c->stride;
-    }
-    case_set_ints(k, "strides", (int64_t[]){c->stride, c->stride}, 2);
-    case_set_ints(k, "dilations", (int64_t[]){c->dilation, c->dilation}, 2);
-    case_set_ints(k, "pads", ends, 4);
 }
 
 static void convolutions_agree(void **state)
@@ -194,41 +157,14 @@ static void real_units_agree(void **state)
     (void)state;
     static const int64_t cases[][3] = {
         {5121, 80, 128}, {3201, 144, 208}, {18001, 80, 144}, {10241, 80, 64}};
-    static const char *const acts[] = {"none", "relu", "clip"};
-    static const pare_dtype floats[] = {PARE_f32, PARE_f16, PARE_bf16};
-    enum { NOTHING, OF_Y, GELU, BYTES };
     for (int i = 0; i < 8 * (int)(sizeof cases / sizeof *cases); i++) {
         kernel_case k;
         const int64_t *c = cases[i / 8];
-        const int how = i % 8 / 2;
-        const bool gelu = how == GELU, conv = i / 8 == 1; /* of one pixel */
-        const pare_dtype y_type = conv ? PARE_f32 : floats[(i / 8 + i % 2) % 3],
-                         z_type = how == OF_Y    ? y_type
-                                  : how == BYTES ? (i % 4 > 2 ? PARE_u8 : PARE_s8)
-                                                 : PARE_NOTYPE;
-        const int64_t rows = scaled(c[0]), x[2] = {rows, c[1]}, w[2] = {c[1], c[2]},
-                      y[2] = {rows, c[2]}, pixels[4] = {1, c[1], rows, 1},
-                      filters[4] = {c[2], c[1], 1, 1}, made[4] = {1, c[2], rows, 1};
         if (case_is_quick() && i % 5 != 1 && i != 14) continue;
-        case_open(&k, "pare", conv ? "FusedConv" : "FusedMatMul", (uint64_t)i + 1);
-        k.nhwc = conv;
-        if (conv)
-            inputs_set(&k, i, 4, pixels, filters, made, c[2], c[1], true, z_type);
-        else
-            inputs_set(&k, i, 2, x, w, y, c[2], c[1], true, z_type);
-        case_set_float(&k, "z_scale", how == BYTES ? 0.3f : 1);
-        case_set_int(&k, "to", !gelu ? PARE_f32 : i % 2 ? PARE_u8 : PARE_s8);
-        if (!gelu) case_set_int(&k, "output_dtype", y_type);
-        if (gelu) case_set_int(&k, "y_zero_point", i % 2 ? 11 : 0);
-        const char *act = gelu ? "gelu" : acts[i / 8 % 3];
-        assert_int_equal(pare_node_set_string(k.node, "activation", act), PARE_OK);
-        if (!strcmp(act, "clip")) {
-            case_set_float(&k, "alpha", -2);
-            case_set_float(&k, "beta", 5);
-        }
-        check(&k, how == BYTES ? byte_tiles(c[2], y_type)
-                  : gelu       ? gelu_tiles(c[2])
-                               : real_tiles(c[2]));
+        const real_case r = real_open(&k, i, c, i / 8 == 1);
+        check(&k, r.how == REAL_BYTES  ? byte_tiles(c[2], r.y)
+                  : r.how == REAL_GELU ? gelu_tiles(c[2])
+                                       : real_tiles(c[2]));
     }
 }
 
@@ -319,12 +255,6 @@ int main(void)
         device_test(others_are_left),
         device_test(failing_calls_are_passed_on),
     };
-    int major = 0, minor = 0;
-    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess ||
-        major != 9 || minor != 0) {
-        printf("SKIP: no device of compute capability 9.0\n");
-        return 77;
-    }
+    if (!device_is_90()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

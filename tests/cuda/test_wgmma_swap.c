@@ -80,8 +80,8 @@ static const small_convolution convolutions[] = {
 enum { CONVOLUTIONS = sizeof convolutions / sizeof *convolutions };
 
 /* An empty case, and the shapes of X, W and Y. */
-static void convolution_open(kernel_case *k, const small_convolution *c, int i, int64_t x[4],
-                             int64_t w[4], int64_t y[4])
+static void small_open(kernel_case *k, const small_convolution *c, int i, int64_t x[4],
+                       int64_t w[4], int64_t y[4])
 {
     const int64_t ends[4] = {c->pad[0], c->pad[1], c->pad[0], c->pad[1]};
     case_open(k, "pare", "FusedConv", (uint64_t)i + 1);
@@ -108,7 +108,7 @@ static void convolutions_agree(void **state)
         const small_convolution *c = &convolutions[i / 4];
         const bool is_padded = c->pad[0] + c->pad[1] > 0;
         if (case_is_quick() && i % 5) continue;
-        convolution_open(&k, c, i, x, w, y);
+        small_open(&k, c, i, x, w, y);
         inputs_set(&k, i, 4, x, w, y, w[0], w[1] * w[2] * w[3], !is_padded && i % 3 == 0,
                    z_type(i));
         check(&k, TILES);
@@ -124,7 +124,7 @@ static void convolutions_of_halves_agree(void **state)
         const small_convolution *c = &convolutions[i / 2];
         const int how = i / 2 % 2 * 4 + i % 3; /* no GELU */
         if (case_is_quick() && i % 5 != 1) continue;
-        convolution_open(&k, c, i, x, w, y);
+        small_open(&k, c, i, x, w, y);
         halves_set(&k, how, 4, x, w, y, w[0], i % 2);
         check(&k, TILES);
     }

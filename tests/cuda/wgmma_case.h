@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands of products by the instructions of compute capability 9.0: a case's number picks types,
-   residual, bias and activation. */
+/* What tests of products by the instructions of compute capability 9.0 share: a case's number picks
+   types, residual, bias and activation. */
 #ifndef PARE_TESTS_CUDA_WGMMA_CASE_H
 #define PARE_TESTS_CUDA_WGMMA_CASE_H
 
@@ -8,6 +8,19 @@
 #include "tests/simt/testing.h"
 
 #include <math.h>
+#include <string.h>
+
+/* Is there a device for them? Says where there is none. */
+static inline bool device_is_90(void)
+{
+    int major = 0, minor = 0;
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) == cudaSuccess &&
+        major == 9 && minor == 0)
+        return true;
+    printf("SKIP: no device of compute capability 9.0\n");
+    return false;
+}
 
 /* What follows a product: i picks types, residual, bias and activation. */
 static inline pare_dtype x_type(int i) { return i & 1 ? PARE_u8 : PARE_s8; }
@@ -53,6 +66,42 @@ static inline void inputs_set(kernel_case *k, int i, int rank, const int64_t *x,
     assert_int_equal(pare_node_set_string(k->node, "activation", acts[i / 3 % 2]), PARE_OK);
 }
 
+/* What n of an H200's 132 multiprocessors are of this device's. */
+static inline int64_t scaled(int64_t n)
+{
+    int here = 0;
+    CUDA_OK(cudaDeviceGetAttribute(&here, cudaDevAttrMultiProcessorCount, 0));
+    return (n * here + 131) / 132;
+}
+
+typedef struct convolution {
+    int64_t images, channels, in[2], filters, taps[2], stride, pad[2], dilation;
+    int tiles; /* that take it */
+} convolution;
+
+/* An empty case of the convolution with fewer images, or rows of a few ones, and the shapes of X, W
+   and Y. */
+static inline void convolution_open(kernel_case *k, const convolution *c, int i, int64_t x[4],
+                                    int64_t w[4], int64_t y[4])
+{
+    const int64_t ends[4] = {c->pad[0], c->pad[1], c->pad[0], c->pad[1]};
+    case_open(k, "pare", "FusedConv", (uint64_t)i + 1);
+    k->nhwc = true;
+    x[0] = y[0] = c->images > 8 ? scaled(c->images) : c->images;
+    x[1] = w[1] = c->channels;
+    w[0] = y[1] = c->filters;
+    for (int a = 0; a < 2; a++) {
+        const int64_t reach = c->in[a] + 2 * c->pad[a] - (c->taps[a] - 1) * c->dilation - 1;
+        w[2 + a] = c->taps[a];
+        y[2 + a] = reach / c->stride + 1;
+        if (a == 0 && c->images <= 8) y[2] = scaled(y[2]);
+        x[2 + a] = c->in[a] - reach + (y[2 + a] - 1) * c->stride + reach % c->stride;
+    }
+    case_set_ints(k, "strides", (int64_t[]){c->stride, c->stride}, 2);
+    case_set_ints(k, "dilations", (int64_t[]){c->dilation, c->dilation}, 2);
+    case_set_ints(k, "pads", ends, 4);
+}
+
 /* --- f16 and bf16: i picks type, residual, bias and activation --- */
 
 static inline bool is_gelu(int i) { return i % 4 == 3; }
@@ -70,6 +119,46 @@ static inline void halves_set(kernel_case *k, int i, int rank, const int64_t *x,
     if (i % 4 != 2) return;
     case_set_float(k, "alpha", -3);
     case_set_float(k, "beta", 8);
+}
+
+/* --- integers in real units: floats, with and without a residual; bytes behind a GELU --- */
+
+typedef struct real_case {
+    enum { REAL_NOTHING, REAL_OF_Y, REAL_GELU, REAL_BYTES } how;
+    pare_dtype y;
+} real_case;
+
+/* A product of rows, depth and columns, or a convolution of one pixel. */
+static inline real_case real_open(kernel_case *k, int i, const int64_t c[3], bool conv)
+{
+    static const char *const acts[] = {"none", "relu", "clip"};
+    static const pare_dtype floats[] = {PARE_f32, PARE_f16, PARE_bf16};
+    const int how = i % 8 / 2;
+    const bool gelu = how == REAL_GELU;
+    const pare_dtype y_type = conv ? PARE_f32 : floats[(i / 8 + i % 2) % 3],
+                     z_type = how == REAL_OF_Y    ? y_type
+                              : how == REAL_BYTES ? (i % 4 > 2 ? PARE_u8 : PARE_s8)
+                                                  : PARE_NOTYPE;
+    const int64_t rows = scaled(c[0]), x[2] = {rows, c[1]}, w[2] = {c[1], c[2]},
+                  y[2] = {rows, c[2]}, pixels[4] = {1, c[1], rows, 1},
+                  filters[4] = {c[2], c[1], 1, 1}, made[4] = {1, c[2], rows, 1};
+    case_open(k, "pare", conv ? "FusedConv" : "FusedMatMul", (uint64_t)i + 1);
+    k->nhwc = conv;
+    if (conv)
+        inputs_set(k, i, 4, pixels, filters, made, c[2], c[1], true, z_type);
+    else
+        inputs_set(k, i, 2, x, w, y, c[2], c[1], true, z_type);
+    case_set_float(k, "z_scale", how == REAL_BYTES ? 0.3f : 1);
+    case_set_int(k, "to", !gelu ? PARE_f32 : i % 2 ? PARE_u8 : PARE_s8);
+    if (!gelu) case_set_int(k, "output_dtype", y_type);
+    if (gelu) case_set_int(k, "y_zero_point", i % 2 ? 11 : 0);
+    const char *act = gelu ? "gelu" : acts[i / 8 % 3];
+    assert_int_equal(pare_node_set_string(k->node, "activation", act), PARE_OK);
+    if (!strcmp(act, "clip")) {
+        case_set_float(k, "alpha", -2);
+        case_set_float(k, "beta", 5);
+    }
+    return (real_case){how, y_type};
 }
 
 #endif

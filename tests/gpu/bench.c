@@ -208,15 +208,21 @@ static void training_run(bench *b, const bench_product *p)
         if (bench_may_start(b)) bench_train(b, "train", p, t ? PARE_f32 : PARE_f16, t == 2);
 }
 
-static void convolution_run(bench *b, const char *suite, const int *c, int64_t batch)
+enum { NAME = 64 };
+
+static bench_product convolution_of(const int *c, int64_t batch, char name[NAME])
 {
-    char name[64];
-    int64_t out = (c[0] + c[2] / 2 * 2 - c[2]) / c[3] + 1;
-    bench_product p = {
+    const int64_t out = (c[0] + c[2] / 2 * 2 - c[2]) / c[3] + 1;
+    snprintf(name, NAME, "conv%dx%d/%d %dx%d %d-%d", c[2], c[2], c[3], c[0], c[0], c[1], c[4]);
+    return (bench_product){
         name, batch * out * out, (int64_t)c[1] * c[2] * c[2], c[4], c[0], c[1], c[2], c[3], batch,
         false};
-    snprintf(name, sizeof name, "conv%dx%d/%d %dx%d %d-%d", c[2], c[2], c[3], c[0], c[0], c[1],
-             c[4]);
+}
+
+static void convolution_run(bench *b, const char *suite, const int *c, int64_t batch)
+{
+    char name[NAME];
+    bench_product p = convolution_of(c, batch, name);
     if (!strcmp(suite, "train"))
         training_run(b, &p);
     else
@@ -225,7 +231,7 @@ static void convolution_run(bench *b, const char *suite, const int *c, int64_t b
 
 static void matrix_run(bench *b, const int *m, int64_t batch)
 {
-    char name[64];
+    char name[NAME];
     bench_product p = {name, batch * m[0], m[1], m[2], 0, 0, 0, 0, batch, false};
     snprintf(name, sizeof name, "matmul %d-%d", m[1], m[2]);
     product_run(b, "matmul", &p);
@@ -233,17 +239,42 @@ static void matrix_run(bench *b, const int *m, int64_t batch)
 
 /* 2:4 on the kernels for it, against the same product dense on ours and on cuBLASLt: the same case,
    so that ratios.awk sets our best, whichever that is, beside the library's. */
-static void sparse_run(bench *b)
+static void sparse_product_run(bench *b, bench_product *p)
 {
     static const pare_dtype types[] = {PARE_s8, PARE_f16};
-    const int64_t side = b->tiny ? 64 : 4096;
-    char name[64];
-    snprintf(name, sizeof name, "2:4 matmul %lld", (long long)side);
+    p->sparse = true;
     for (int t = 0; t < 2; t++) {
-        bench_product p = {name, side, side, side, 0, 0, 0, 0, 1, true};
         if (!bench_may_start(b)) continue;
-        bench_ours(b, "sparse", &p, types[t]);
-        bench_blas(b, "sparse", &p, types[t]);
+        bench_ours(b, "sparse", p, types[t]);
+        if (!p->side || (p->kernel == 1 && p->stride == 1)) bench_blas(b, "sparse", p, types[t]);
+    }
+}
+
+/* A square product, BERT's feed-forward, and convolutions of ResNet-50. */
+static void sparse_run(bench *b)
+{
+    static const int forward[][3] = {{128, 768, 3072}, {128, 3072, 768}},
+                     windows[][5] = {{28, 128, 3, 1, 128},
+                                     {14, 256, 3, 1, 256},
+                                     {14, 1024, 1, 1, 256}},
+                     tiny_window[5] = {4, 16, 3, 1, 16};
+    const int64_t side = b->tiny ? 64 : 4096, batch = b->tiny ? 2 : 32;
+    const int products = b->tiny ? 0 : 2, convs = b->tiny ? 1 : 3;
+    char name[NAME], window[NAME];
+    bench_product p = {name, side, side, side, 0, 0, 0, 0, 1, true};
+    snprintf(name, sizeof name, "2:4 matmul %lld", (long long)side);
+    sparse_product_run(b, &p);
+    for (int i = 0; i < products; i++) {
+        const int *m = forward[i];
+        snprintf(name, sizeof name, "2:4 matmul %d-%d", m[1], m[2]);
+        p = (bench_product){name, batch * m[0], m[1], m[2], 0, 0, 0, 0, batch, true};
+        sparse_product_run(b, &p);
+    }
+    for (int i = 0; i < convs; i++) {
+        p = convolution_of(b->tiny ? tiny_window : windows[i], batch, window);
+        snprintf(name, sizeof name, "2:4 %.59s", window);
+        p.name = name;
+        sparse_product_run(b, &p);
     }
 }
 

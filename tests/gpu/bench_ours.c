@@ -43,14 +43,17 @@ static pare_status input_add(bench *b, ours *o, pare_dtype type, int rank, const
     return PARE_OK;
 }
 
-/* Two of each four weights along depth become 0, which pair changes from four to four. */
+/* Two of each four weights along depth, of a window's positions along channels, become 0, which
+   pair changes from four to four. W: (depth, columns), or (columns, channels, taps). */
 static void weights_thin(const bench_product *p, pare_dtype type, char *w)
 {
     const size_t bytes = (size_t)pare_type(type)->bits / 8;
-    for (int64_t k = 0; k < p->depth; k++)
-        for (int64_t c = 0; c < p->columns; c++)
-            if (((k + c + k / 4) & 3) < 2)
-                memset(w + (size_t)(k * p->columns + c) * bytes, 0, bytes);
+    const int64_t taps = p->side ? p->kernel * p->kernel : 1, depth = p->depth / taps;
+    for (int64_t i = 0; i < p->columns * p->depth; i++) {
+        const int64_t k = p->side ? i / taps % depth : i / p->columns,
+                      c = p->side ? i / p->depth : i % p->columns;
+        if (((k + c + k / 4) & 3) < 2) memset(w + (size_t)i * bytes, 0, bytes);
+    }
 }
 
 static pare_status attributes_set(ours *o, const bench_product *p, bool int8)

@@ -3,7 +3,7 @@
 // cores: devices add the products of a row in an order and with a precision of their own, so
 // operands are chosen whose sums are exact in float (integers times one power of two, below 2^24 of
 // its unit).
-#include "selftest.h"
+#include "selftest.cuh"
 #include "runtime/cuda/device/simt.h"
 
 #ifdef SELFTEST_PLANT // three wrong wrappers, to see the program find them
@@ -168,14 +168,6 @@ static __global__ void row_mma_tf32(uint64_t *out, const unsigned *in)
 }
 
 // --- sparse tensor cores: metadata of random pairs ---
-
-// Eight pairs of ascending places.
-SIMT_INLINE unsigned ascending(unsigned a)
-{
-    unsigned meta = 0;
-    for (int i = 0; i < 8; i++, a /= 6) meta |= (0xed9c84u >> a % 6 * 4 & 15u) << 4 * i;
-    return meta;
-}
 
 #define MMA_SP_S8(name, mma)                                                                       \
     static __global__ void row_##name(uint64_t *out, const unsigned *in)                           \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kernel for each SM90 row of selftest.inc, on compute capability 9.0 alone. The inputs are
 // taken for a tensor of bytes: 192 rows of 64, or 4 pictures of 6 x 8 pixels of 64 channels.
-#include "selftest.h"
+#include "selftest.cuh"
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/simt_sm90.cuh"
 
@@ -258,6 +258,52 @@ static __global__ void __launch_bounds__(SELFTEST_BLOCK)
     out[t] = sums_hash(sums);
 }
 
+// --- products with 2:4, of 64 bytes of depth at a time: each half of a block 64 rows of its own
+// ---
+
+enum sparse_kind { SP_S8, SP_U8, SP_F16, SP_BF16 }; // of the dense operand
+
+template <int KIND, int COUNT>
+SIMT_INLINE void sparse_multiply(int (&d)[COUNT], uint64_t a, uint64_t b, unsigned meta, int add)
+{
+    simt_wgmma_sp_k64<KIND == SP_U8>(d, a, b, meta, add);
+}
+template <int KIND, int COUNT>
+SIMT_INLINE void sparse_multiply(float (&d)[COUNT], uint64_t a, uint64_t b, unsigned meta, int add)
+{
+    simt_wgmma_sp_k32<KIND == SP_BF16>(d, a, b, meta, add);
+}
+
+template <int KIND, int COLUMNS, typename SUM>
+static __global__ void __launch_bounds__(SELFTEST_BLOCK)
+    row_wgmma_sp(uint64_t *out, const unsigned *in)
+{
+    SIMT_DYN_SHARED_AT(unsigned, room, 1024);
+    THREAD;
+    const int group = (int)threadIdx.x / 128;
+    const unsigned at = simt_shared_address(room);
+    for (int i = (int)threadIdx.x; i < 2 * (TILE + COLUMNS * ROW) / 4; i += SELFTEST_BLOCK) {
+        const unsigned word = in[(block * 512 + i) % (N * SELFTEST_INPUTS)];
+        room[i ^ (i / 32 % 4) << 2] = KIND < SP_F16 ? word : pair_of(word, KIND == SP_BF16);
+    }
+    simt_fence_async();
+    __syncthreads();
+    const uint64_t a = simt_wgmma_matrix<ROW>(at + group * TILE),
+                   b = simt_wgmma_matrix<ROW>(at + 2 * TILE);
+    SUM sums[COLUMNS / 2] = {};
+    unsigned meta[2];
+    for (int part = 0; part < 2; part++) meta[part] = ascending(in[t * SELFTEST_INPUTS + part]);
+    simt_wgmma_order(sums);
+    simt_wgmma_fence();
+    for (int part = 0; part < 2; part++)
+        sparse_multiply<KIND>(sums, a + part * 2, b + part * (COLUMNS * ROW >> 4), meta[part],
+                              part);
+    simt_wgmma_commit();
+    simt_wgmma_wait<0>();
+    simt_wgmma_order(sums);
+    out[t] = sums_hash(sums);
+}
+
 // --- maps and launchers ---
 
 template <typename F> static F encoder(const char *name)
@@ -419,3 +465,23 @@ WGMMA(wgmma_s8_192, multiply, false, 192)
 WGMMA(wgmma_u8_192, multiply, true, 192)
 WGMMA(wgmma_f16_192, multiply_half, false, 192)
 WGMMA(wgmma_bf16_192, multiply_half, true, 192)
+
+template <int KIND, int COLUMNS>
+static cudaError_t multiply_sparse(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    enum { ROOM = 2 * (TILE + COLUMNS * ROW) };
+    if constexpr (KIND < SP_F16)
+        SIMT_LAUNCH((row_wgmma_sp<KIND, COLUMNS, int>), blocks, threads, ROOM, stream, out, in);
+    else
+        SIMT_LAUNCH((row_wgmma_sp<KIND, COLUMNS, float>), blocks, threads, ROOM, stream, out, in);
+    return cudaGetLastError();
+}
+
+WGMMA(wgmma_sp_s8s8_128, multiply_sparse, SP_S8, 128)
+WGMMA(wgmma_sp_s8u8_128, multiply_sparse, SP_U8, 128)
+WGMMA(wgmma_sp_f16_128, multiply_sparse, SP_F16, 128)
+WGMMA(wgmma_sp_bf16_128, multiply_sparse, SP_BF16, 128)
+WGMMA(wgmma_sp_s8s8_256, multiply_sparse, SP_S8, 256)
+WGMMA(wgmma_sp_s8u8_256, multiply_sparse, SP_U8, 256)
+WGMMA(wgmma_sp_f16_256, multiply_sparse, SP_F16, 256)
+WGMMA(wgmma_sp_bf16_256, multiply_sparse, SP_BF16, 256)

@@ -21,7 +21,8 @@ count() { grep -c "$1" "$folder/a.csv"; }
 say every_type_is_there "$([ "$(count ',s8,pare:')" -gt 2 ] && [ "$(count ',f16,pare:')" -gt 2 ] &&
     [ "$(count ',f32,pare:')" -gt 2 ] ||
     cut -d, -f1-5 "$folder/a.csv" | grep pare: | tr '\n' ' ')"
-say sparse_kernels_are_there "$([ "$(count '^sparse,.*pare:cuda_matmul_sparse_64x64,')" = 2 ] ||
+say sparse_kernels_are_there "$([ "$(count '^sparse,.*pare:cuda_matmul_sparse_64x64,')" = 2 ] &&
+    [ "$(count '^sparse,2:4 conv.*pare:cuda_conv_sparse_64x64,')" = 2 ] ||
     grep ^sparse "$folder/a.csv" | cut -d, -f1-5 | tr '\n' ' ')"
 say training_is_there "$([ "$(count '^train,ConvGrad.*,tf32,pare:cuda_conv_grad')" = 4 ] &&
     [ "$(count '^train,')" = 18 ] && [ "$(count '^train,.*_tile,')" = 9 ] ||

@@ -19,7 +19,7 @@ static const row_line lines[] = {
 #include "tests/ops/rows.inc"
 #undef ROW
 };
-enum { LINES = sizeof lines / sizeof *lines, MOST_KERNELS = 32 };
+enum { LINES = sizeof lines / sizeof *lines, MOST_KERNELS = 48 };
 
 static const pare_dtype types[] = {PARE_f32, PARE_f64, PARE_f16, PARE_bf16, PARE_s8,
                                    PARE_u8,  PARE_s16, PARE_u16, PARE_s32,  PARE_u32,
@@ -56,6 +56,14 @@ static const char *const exempt[][2] = {
     {"cuda_conv_wgmma_128x64", "the same"},
     {"cuda_conv_wgmma_256x64", "the same"},
     {"cuda_conv_wgmma_256x128_4wg", "the same"},
+    {"cuda_matmul_sparse_wgmma_128x128", "takes large products alone: cuda/test_wgmma_sparse.c"},
+    {"cuda_matmul_sparse_wgmma_256x128", "the same"},
+    {"cuda_matmul_sparse_wgmma_256x64", "the same"},
+    {"cuda_matmul_sparse_wgmma_4wg", "the same"},
+    {"cuda_conv_sparse_wgmma_128x128", "the same"},
+    {"cuda_conv_sparse_wgmma_256x128", "the same"},
+    {"cuda_conv_sparse_wgmma_256x64", "the same"},
+    {"cuda_conv_sparse_wgmma_4wg", "the same"},
 };
 
 static bool ran[PARE_OP_COUNT][2][MOST_KERNELS]; /* row, [CPU, device], place in its list */

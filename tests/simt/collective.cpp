@@ -195,12 +195,6 @@ void do_mma_k8(unsigned lanes, void *const arg[32])
     });
 }
 
-// The place that kept number i (0, 1) of group `group` in a word of metadata has among four.
-unsigned place_of(unsigned meta, unsigned group, unsigned i)
-{
-    return meta >> (4 * group + 2 * i) & 3;
-}
-
 // Both sparse products write a out in full first, so that the sums are those of dense ones.
 // Lane l: meta is of row g + 8 (t % 2) and the eight groups of depth 32 (t / 2) on.
 void do_mma_sp_k64(unsigned lanes, void *const arg[32])
@@ -261,16 +255,6 @@ void do_mma_sp_k32(unsigned lanes, void *const arg[32])
     });
 }
 
-// What the hardware takes for granted of ordered metadata.
-void need_ascending(unsigned meta, const char *file, int line)
-{
-    for (unsigned group = 0; group < 8; group++)
-        if (place_of(meta, group, 0) >= place_of(meta, group, 1))
-            simt_fault("mma.sp at %s:%d: metadata 0x%08x: places %u and %u of group %u do not "
-                       "ascend",
-                       file, line, meta, place_of(meta, group, 0), place_of(meta, group, 1), group);
-}
-
 struct ldmatrix {
     unsigned *r;
     const void *row;
@@ -297,6 +281,15 @@ void do_ldmatrix(unsigned lanes, void *const arg[32])
 }
 
 } // namespace
+
+void simt::need_ascending(unsigned meta, const char *what, const char *file, int line)
+{
+    for (unsigned group = 0; group < 8; group++)
+        if (place_of(meta, group, 0) >= place_of(meta, group, 1))
+            simt_fault("%s at %s:%d: metadata 0x%08x: places %u and %u of group %u do not ascend",
+                       what, file, line, meta, place_of(meta, group, 0), place_of(meta, group, 1),
+                       group);
+}
 
 void simt_shuffle(unsigned mask, void *value, size_t bytes, unsigned source, const char *file,
                   int line)
@@ -368,7 +361,7 @@ void simt_mma_sp_k64(int d[4], const unsigned a[4], const unsigned b[4], unsigne
                      simt_operand type, const char *file, int line)
 {
     mma m = {d, a, b, type, meta};
-    need_ascending(meta, file, line);
+    need_ascending(meta, "mma.sp", file, line);
     simt_collective(0xffffffffu, &m, do_mma_sp_k64,
                     type == SIMT_S8U8 ? "sparse mma s8 u8" : "sparse mma s8 s8", file, line);
 }
@@ -377,7 +370,7 @@ void simt_mma_sp_k32(float d[4], const unsigned a[4], const unsigned b[4], unsig
                      simt_operand type, const char *file, int line)
 {
     mma m = {d, a, b, type, meta};
-    if (simt_here.lane % 4 < 2) need_ascending(meta, file, line);
+    if (simt_here.lane % 4 < 2) need_ascending(meta, "mma.sp", file, line);
     simt_collective(0xffffffffu, &m, do_mma_sp_k32,
                     type == SIMT_F16 ? "sparse mma f16" : "sparse mma bf16", file, line);
 }

@@ -89,7 +89,7 @@ static bool map_make(CUtensorMap *map, void *at, uint64_t rows, uint64_t columns
 
 // The word of a box that is in place i of shared memory, and the other way round: chunks of 16
 // bytes are swizzled by pairs of rows.
-static unsigned unswizzled(unsigned i) { return i ^ (i / 32 % 4) << 2; }
+SIMT_INLINE unsigned unswizzled(unsigned i) { return i ^ (i / 32 % 4) << 2; }
 
 static void operand_make(int8_t (*host)[DEPTH], void **device, int seed)
 {
@@ -222,3 +222,103 @@ template <int BAD> static int run_stored(int planted)
 
 int defect_store_without_fence(int planted) { return run_stored<S_FENCE>(planted); }
 int defect_store_source_changes(int planted) { return run_stored<S_CHANGES>(planted); }
+
+// --- y (64, 128) = a (64, 64, 2:4) b (128, 64)^T by four warps, operands as threads write them ---
+
+enum { SP_COLUMNS = 128, SP_DEPTH = 64, SP_KEPT = SP_DEPTH / 2, SP_A = SIDE * 64 };
+enum sparse_defect { SP_RIGHT, SP_NEXT_ROW, SP_DESCENDS, SP_FENCE };
+
+template <int BAD>
+static __global__ void sparse_product(const unsigned *a, const unsigned *b, const unsigned *meta,
+                                      int *y)
+{
+    SIMT_DYN_SHARED_AT(unsigned, tile, 1024);
+    const unsigned at = simt_shared_address(tile), t = threadIdx.x;
+    unsigned mine = meta[BAD == SP_NEXT_ROW ? (t + 4) % 128 : t];
+    if (BAD == SP_DESCENDS) mine = (mine & 0x33333333u) << 2 | (mine >> 2 & 0x33333333u);
+    for (unsigned i = t; i < SP_A / 4; i += 128)
+        tile[unswizzled(i)] = i % 16 < SP_KEPT / 4 ? a[i / 16 * (SP_KEPT / 4) + i % 16] : 0;
+    for (unsigned i = t; i < SP_COLUMNS * SP_DEPTH / 4; i += 128)
+        tile[SP_A / 4 + unswizzled(i)] = b[i];
+    simt_fence_async();
+    __syncthreads();
+    int sums[SP_COLUMNS / 2];
+    simt_wgmma_order(sums);
+    if (BAD != SP_FENCE) simt_wgmma_fence();
+    simt_wgmma_sp_k64<false>(sums, simt_wgmma_matrix<64>(at), simt_wgmma_matrix<64>(at + SP_A),
+                             mine, 0);
+    simt_wgmma_commit();
+    simt_wgmma_wait<0>();
+    simt_wgmma_order(sums);
+    const unsigned lane = t % 32, row = t / 32 * 16 + lane / 4;
+    for (unsigned i = 0; i < SP_COLUMNS / 2; i++)
+        y[(row + i / 2 % 2 * 8) * SP_COLUMNS + i / 4 * 8 + lane % 4 * 2 + i % 2] = sums[i];
+}
+
+// The places of a group's two numbers, one of six pairs.
+static unsigned pair_of(int row, int group)
+{
+    static const unsigned char pairs[6] = {0x4, 0x8, 0xc, 0x9, 0xd, 0xe};
+    return pairs[(row * 5 + group * 3 + row / 8) % 6];
+}
+
+// What is kept of a, the words of the lanes, and a in full: PTX ISA, "Sparse wgmma.mma_async.sp
+// with integer type".
+static void sparse_make(int8_t (*kept)[SP_KEPT], unsigned *meta, int (*full)[SP_DEPTH])
+{
+    memset(full, 0, sizeof *full * SIDE);
+    memset(meta, 0, 128 * sizeof *meta);
+    for (int r = 0; r < SIDE; r++)
+        for (int k = 0; k < SP_KEPT; k++) {
+            const int group = k / 2;
+            const unsigned pair = pair_of(r, group);
+            kept[r][k] = (int8_t)((r * 31 + k * 7) % 251 - 125);
+            full[r][group * 4 + (int)(pair >> k % 2 * 2 & 3)] = kept[r][k];
+            if (k % 2 == 0)
+                meta[r / 16 * 32 + r % 8 * 4 + group / 8 * 2 + r / 8 % 2] |= pair << group % 8 * 4;
+        }
+}
+
+template <int BAD> static int run_sparse_product(int planted)
+{
+    static int8_t kept[SIDE][SP_KEPT], b[SP_COLUMNS][SP_DEPTH];
+    static int full[SIDE][SP_DEPTH], y[SIDE][SP_COLUMNS];
+    static unsigned meta[128];
+    unsigned *device[3];
+    const void *from[3] = {kept, b, meta};
+    const size_t bytes[3] = {sizeof kept, sizeof b, sizeof meta}, room = SP_A + sizeof b;
+    void *dy;
+    int bad = 0;
+    sparse_make(kept, meta, full);
+    for (int c = 0; c < SP_COLUMNS; c++)
+        for (int k = 0; k < SP_DEPTH; k++) b[c][k] = (int8_t)((c * 13 + k * 11) % 255 - 127);
+    for (int i = 0; i < 3; i++) {
+        cudaMalloc((void **)&device[i], bytes[i]);
+        cudaMemcpy(device[i], from[i], bytes[i], cudaMemcpyHostToDevice);
+    }
+    cudaMalloc(&dy, sizeof y);
+    if (planted)
+        SIMT_LAUNCH(sparse_product<BAD>, dim3(1), dim3(128), room, nullptr, device[0], device[1],
+                    device[2], (int *)dy);
+    else
+        SIMT_LAUNCH(sparse_product<SP_RIGHT>, dim3(1), dim3(128), room, nullptr, device[0],
+                    device[1], device[2], (int *)dy);
+    cudaDeviceSynchronize();
+    cudaMemcpy(y, dy, sizeof y, cudaMemcpyDeviceToHost);
+    for (int r = 0; r < SIDE; r++)
+        for (int c = 0; c < SP_COLUMNS; c++) {
+            int sum = 0;
+            for (int k = 0; k < SP_DEPTH; k++) sum += full[r][k] * b[c][k];
+            bad |= y[r][c] != sum;
+        }
+    for (int i = 0; i < 3; i++) cudaFree(device[i]);
+    cudaFree(dy);
+    return bad;
+}
+
+int defect_wgmma_sp_metadata_of_next_row(int planted)
+{
+    return run_sparse_product<SP_NEXT_ROW>(planted);
+}
+int defect_wgmma_sp_pair_descends(int planted) { return run_sparse_product<SP_DESCENDS>(planted); }
+int defect_wgmma_sp_without_fence(int planted) { return run_sparse_product<SP_FENCE>(planted); }

@@ -108,6 +108,16 @@ bool ahead_of_wait(int thread); /* has it yet to wait for the kernels ahead? */
 void constants_are_read(bool now);
 bool memory_is_inverted(void);
 
+/* --- operands of 2:4 (collective.cpp) --- */
+
+/* The place that kept number i (0, 1) of group `group` in a word of metadata has among four. */
+inline unsigned place_of(unsigned meta, unsigned group, unsigned i)
+{
+    return meta >> (4 * group + 2 * i) & 3;
+}
+/* A fault where the places of a group do not ascend, as the hardware takes for granted. */
+void need_ascending(unsigned meta, const char *what, const char *file, int line);
+
 /* --- shared memory and asynchronous copies (shared.cpp) --- */
 
 /* SHARED_ROOM: bytes from a block's to the next one's of its cluster: 18 bits of a product's

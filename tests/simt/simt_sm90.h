@@ -86,6 +86,8 @@ void simt_wgmma_commit(SIMT_AT);
 void simt_wgmma_keep(int groups, const char *file, int line);
 void simt_wgmma(void *d, int count, uint64_t a, uint64_t b, simt_operand type, int add,
                 const char *file, int line);
+void simt_wgmma_sp(void *d, int count, uint64_t a, uint64_t b, unsigned meta, simt_operand type,
+                   int add, const char *file, int line);
 template <int LEFT> static inline void simt_wgmma_wait(SIMT_AT)
 {
     simt_wgmma_keep(LEFT, file, line);
@@ -108,6 +110,20 @@ static inline void simt_wgmma_k16(float (&d)[COUNT], uint64_t a, uint64_t b, int
 {
     static_assert(COUNT % 4 == 0 && COUNT <= 128, "of 8 to 256 columns, in eights");
     simt_wgmma(d, COUNT, a, b, BF16 ? SIMT_BF16 : SIMT_F16, add, file, line);
+}
+template <bool B_UNSIGNED, int COUNT>
+static inline void simt_wgmma_sp_k64(int (&d)[COUNT], uint64_t a, uint64_t b, unsigned meta,
+                                     int add, SIMT_AT)
+{
+    static_assert(COUNT % 4 == 0 && COUNT <= 128, "of 8 to 256 columns, in eights");
+    simt_wgmma_sp(d, COUNT, a, b, meta, B_UNSIGNED ? SIMT_S8U8 : SIMT_S8S8, add, file, line);
+}
+template <bool BF16, int COUNT>
+static inline void simt_wgmma_sp_k32(float (&d)[COUNT], uint64_t a, uint64_t b, unsigned meta,
+                                     int add, SIMT_AT)
+{
+    static_assert(COUNT % 4 == 0 && COUNT <= 128, "of 8 to 256 columns, in eights");
+    simt_wgmma_sp(d, COUNT, a, b, meta, BF16 ? SIMT_BF16 : SIMT_F16, add, file, line);
 }
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of a group of four warps: PTX ISA, "Asynchronous warpgroup level matrix instructions".
+// Sparse ones write a out in full first, so that their sums are those of dense ones.
 // Each warp makes its 16 of the 64 rows, when it waits for them: operands are read from shared
 // memory as it is then. From the instruction to the wait the registers of sums hold garbage and
 // their values are here.
@@ -11,8 +12,8 @@ namespace simt
 namespace
 {
 
-// DEPTH: bytes.
-enum { ROWS = 16, DEPTH = 32, MOST_COLUMNS = 256, GARBAGE = 0x5ad5ad5a };
+// DEPTH: bytes of a row, of sparse products those of a that are kept.
+enum { ROWS = 16, DEPTH = 32, MOST_DEPTH = 2 * DEPTH, MOST_COLUMNS = 256, GARBAGE = 0x5ad5ad5a };
 
 // Registers that products in flight write: words, of floats their bits.
 struct sums {
@@ -24,7 +25,7 @@ struct sums {
 
 struct operand {
     unsigned start, group; // first byte; bytes from eight rows to the next eight
-    unsigned span;
+    unsigned span, depth;
     unsigned row(unsigned r) const { return start + r / 8 * group + r % 8 * span; }
 };
 
@@ -32,11 +33,15 @@ struct product {
     uint64_t a, b;
     simt_operand type;
     bool adds;
-    int count; // sums of a lane
+    int count;   // sums of a lane
+    bool sparse; // a is of 2:4
     sums *to;
+    unsigned meta[32]; // of each lane
+    unsigned depth(void) const { return sparse ? MOST_DEPTH : DEPTH; }
     bool same(const product &o) const
     {
-        return a == o.a && b == o.b && type == o.type && adds == o.adds && count == o.count;
+        return a == o.a && b == o.b && type == o.type && adds == o.adds && count == o.count &&
+               sparse == o.sparse;
     }
 };
 
@@ -69,18 +74,18 @@ void need_group(unsigned lanes, const char *what)
 }
 
 // PTX ISA, "Matrix descriptor"; of operands along the depth, swizzled.
-operand decode(uint64_t d, const argument &x, unsigned warp)
+operand decode(uint64_t d, unsigned depth, const argument &x, unsigned warp)
 {
     const unsigned swizzle = static_cast<unsigned>(d >> 62), span = 256u >> swizzle;
     const unsigned room = static_cast<unsigned>(rank_of(static_cast<int>(warp) * 32)) * SHARED_ROOM;
     const operand o = {room + (static_cast<unsigned>(d & 0x3fff) << 4),
-                       static_cast<unsigned>(d >> 32 & 0x3fff) << 4, span};
+                       static_cast<unsigned>(d >> 32 & 0x3fff) << 4, span, depth};
     if (!swizzle)
         simt_fault("wgmma at %s:%d: an operand without swizzle is not emulated", x.file, x.line);
     if (o.start / span % 8 || (d >> 49 & 7))
         simt_fault("wgmma at %s:%d: an operand at byte %u does not begin where its swizzle does",
                    x.file, x.line, o.start);
-    if (o.start % span + DEPTH > span)
+    if (o.start % span + depth > span)
         simt_fault("wgmma at %s:%d: the operand's depth leaves its span of %u bytes", x.file,
                    x.line, span);
     return o;
@@ -88,7 +93,7 @@ operand decode(uint64_t d, const argument &x, unsigned warp)
 
 template <class F> void rows_of(const product &p, unsigned warp, const argument &x, F f)
 {
-    const operand a = decode(p.a, x, warp), b = decode(p.b, x, warp);
+    const operand a = decode(p.a, DEPTH, x, warp), b = decode(p.b, p.depth(), x, warp);
     for (unsigned r = 0; r < ROWS; r++) f(a, warp % 4 * ROWS + r);
     for (unsigned r = 0; r < static_cast<unsigned>(p.count) * 2; r++) f(b, r);
 }
@@ -98,7 +103,7 @@ void need_operands(const product &p, const argument &x, unsigned clock)
 {
     const unsigned warp = simt_here.warp;
     rows_of(p, warp, x, [&](const operand &o, unsigned r) {
-        if (!shared_holds({o.row(r), DEPTH}))
+        if (!shared_holds({o.row(r), o.depth}))
             simt_fault("wgmma at %s:%d: row %u of an operand at byte %u is not of a shared "
                        "variable",
                        x.file, x.line, r, o.start);
@@ -106,7 +111,7 @@ void need_operands(const product &p, const argument &x, unsigned clock)
     if (!check) return;
     check->view_warp();
     rows_of(p, warp, x, [&](const operand &o, unsigned r) {
-        for (unsigned i = 0; i < DEPTH; i += 16)
+        for (unsigned i = 0; i < o.depth; i += 16)
             check->async(shared_base() + swizzled(o.row(r) + i, o.span), 16, false,
                          FIRST_PRODUCT + static_cast<int>(warp / 4), clock, true, x.pc);
     });
@@ -165,69 +170,78 @@ void do_begin(unsigned lanes, void *const arg[32])
     if (++w.begun == MOST_CLOCK) simt_fault("more than %d products of a block", MOST_CLOCK);
     need_operands(x.p, x, static_cast<unsigned>(w.begun));
     product p = x.p;
+    for (int l = 0; l < 32; l++) p.meta[l] = static_cast<argument *>(arg[l])->p.meta[0];
     p.to = take_registers(w, p, arg);
     p.to->users++;
     w.flying.push_back(p);
 }
 
-// What an operand is as if it were a.
-simt_operand type_of_b(simt_operand type)
-{
-    return type == SIMT_U8S8 ? SIMT_S8S8 : type == SIMT_S8U8 ? SIMT_U8S8 : type;
-}
-
 // A row's numbers, of f16 and bf16 half as many.
-void numbers(int16_t *to, const unsigned char *from, simt_operand type)
+void numbers(int16_t *to, const unsigned char *from, unsigned bytes, bool is_unsigned, simt_operand)
 {
-    const bool is_unsigned = type == SIMT_U8S8;
-    for (unsigned k = 0; k < DEPTH; k++)
+    for (unsigned k = 0; k < bytes; k++)
         to[k] = is_unsigned ? from[k] : static_cast<int8_t>(from[k]);
 }
 
-void numbers(float *to, const unsigned char *from, simt_operand type)
+void numbers(float *to, const unsigned char *from, unsigned bytes, bool, simt_operand type)
 {
-    for (unsigned k = 0; k < DEPTH / 2; k++) {
+    for (unsigned k = 0; k < bytes / 2; k++) {
         uint16_t bits;
         memcpy(&bits, from + 2 * k, sizeof bits);
         to[k] = simt_half(bits, type);
     }
 }
 
+// Row r of a in full: of each four neighbours two are kept, whose places lanes 4 (r % 8) on have.
+template <class NUMBER> void spread(NUMBER *row, const product &p, unsigned r)
+{
+    const bool bytes = sizeof(NUMBER) == sizeof(int16_t);
+    NUMBER kept[DEPTH] = {};
+    memcpy(kept, row, sizeof kept);
+    memset(row, 0, sizeof(NUMBER) * MOST_DEPTH);
+    for (unsigned i = 0; i < (bytes ? DEPTH : DEPTH / 2); i++) {
+        const unsigned group = i / 2, lane = bytes ? group / 8 * 2 + r / 8 : group / 4;
+        const unsigned in = bytes ? group % 8 : group % 4 + r / 8 * 4;
+        row[group * 4 + place_of(p.meta[r % 8 * 4 + lane], in, i % 2)] = kept[i];
+    }
+}
+
 // The sum plus a row of a times a row of b, in order of depth.
-int dot(const int16_t *a, const int16_t *b, int sum)
+int dot(const int16_t *a, const int16_t *b, unsigned bytes, int sum)
 {
     int all = 0; // less than 2^31
-    for (int k = 0; k < DEPTH; k++) all += a[k] * b[k];
+    for (unsigned k = 0; k < bytes; k++) all += a[k] * b[k];
     return static_cast<int>(static_cast<unsigned>(sum) + static_cast<unsigned>(all));
 }
 
-float dot(const float *a, const float *b, float sum)
+float dot(const float *a, const float *b, unsigned bytes, float sum)
 {
-    for (int k = 0; k < DEPTH / 2; k++) sum += a[k] * b[k];
+    for (unsigned k = 0; k < bytes / 2; k++) sum += a[k] * b[k];
     return sum;
 }
 
 // Sum i of lane l: row l / 4 + 8 (i / 2 % 2) of the warp's, column 8 (i / 4) + 2 (l % 4) + i % 2.
 template <class NUMBER, class SUM> void multiply(const product &p)
 {
-    static NUMBER a[ROWS][DEPTH], b[MOST_COLUMNS][DEPTH];
+    static NUMBER a[ROWS][MOST_DEPTH], b[MOST_COLUMNS][MOST_DEPTH];
     unsigned row = 0;
     rows_of(p, simt_here.warp, {}, [&](const operand &o, unsigned r) {
-        unsigned char bytes[DEPTH];
-        for (unsigned i = 0; i < DEPTH; i += 16)
+        unsigned char bytes[MOST_DEPTH];
+        for (unsigned i = 0; i < o.depth; i += 16)
             memcpy(bytes + i, shared_base() + swizzled(o.row(r) + i, o.span), 16);
         if (row < ROWS)
-            numbers(a[row], bytes, p.type);
+            numbers(a[row], bytes, o.depth, p.type == SIMT_U8S8, p.type);
         else
-            numbers(b[row - ROWS], bytes, type_of_b(p.type));
+            numbers(b[row - ROWS], bytes, o.depth, p.type == SIMT_S8U8, p.type);
         row++;
     });
+    for (unsigned r = 0; p.sparse && r < ROWS; r++) spread(a[r], p, r);
     for (int i = 0; i < p.count; i++)
         for (int l = 0; l < 32; l++) {
             int *d = &p.to->values[static_cast<size_t>(i * 32 + l)];
             const SUM sum = p.adds ? simt_bits<SUM>(*d) : SUM{0};
             *d = simt_bits<int>(
-                dot(a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], sum));
+                dot(a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], p.depth(), sum));
         }
 }
 
@@ -332,15 +346,29 @@ void simt_wgmma_keep(int groups, const char *file, int line)
     simt_collective(0xffffffffu, &keep, do_keep, "wgmma.wait_group", file, line);
 }
 
+static void begin(const product &p, void *d, const void *pc, const char *what, const char *file,
+                  int line)
+{
+    argument x = {p, static_cast<int *>(d), pc, file, line};
+    simt_collective(0xffffffffu, &x, do_begin, what, file, line);
+}
+
 void simt_wgmma(void *d, int count, uint64_t a, uint64_t b, simt_operand type, int add,
                 const char *file, int line)
 {
     static const char *const names[] = {"wgmma s8 s8", "wgmma u8 s8", "wgmma f16", "wgmma bf16",
                                         "wgmma s8 u8"};
-    argument x = {{a, b, type, add != 0, count, nullptr},
-                  static_cast<int *>(d),
-                  __builtin_return_address(0),
-                  file,
-                  line};
-    simt_collective(0xffffffffu, &x, do_begin, names[type], file, line);
+    begin({a, b, type, add != 0, count, false, nullptr, {}}, d, __builtin_return_address(0),
+          names[type], file, line);
+}
+
+void simt_wgmma_sp(void *d, int count, uint64_t a, uint64_t b, unsigned meta, simt_operand type,
+                   int add, const char *file, int line)
+{
+    static const char *const names[] = {"wgmma.sp s8 s8", "", "wgmma.sp f16", "wgmma.sp bf16",
+                                        "wgmma.sp s8 u8"};
+    const bool bytes = type == SIMT_S8S8 || type == SIMT_S8U8;
+    if (bytes || simt_here.lane % 4 < 2) need_ascending(meta, names[type], file, line);
+    begin({a, b, type, add != 0, count, true, nullptr, {meta}}, d, __builtin_return_address(0),
+          names[type], file, line);
 }

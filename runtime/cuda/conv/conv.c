@@ -337,24 +337,6 @@ static void widened_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prep
     p->tile = pare_cuda_tile_best(p);
 }
 
-/* Are at most two of each four neighbouring input channels at one position not 0? */
-static bool filters_sparse(const pare_prep *prep, const pare_conv_args *a)
-{
-    const pare_view *w = &prep->in[1];
-    const int64_t taps = a->win.kernel[1] * a->win.kernel[2];
-    int bytes = pare_cuda_bytes(w->dtype);
-    int64_t row, pixel;
-    if (a->cg % 4) return false;
-    pare_cuda_plane_strides(w, &row, &pixel);
-    for (int64_t i = 0; i < a->m * taps; i++) {
-        int64_t m = i / taps, h = i % taps / a->win.kernel[2], l = i % a->win.kernel[2];
-        int64_t at = m * w->stride[0] + h * row + l * pixel;
-        if (!pare_sparse_fits((const char *)w->data + at * bytes, bytes, w->stride[1], a->cg))
-            return false;
-    }
-    return true;
-}
-
 static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cuda_way way)
 {
     pare_cuda_prepared *s;
@@ -392,11 +374,11 @@ CONV(conv_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X64, P
 CONV(conv_split, pare_cuda_splits_fit(prep, &p), PARE_CUDA_64X64, PARE_CUDA_SPLIT)
 CONV(conv_64x64, true, PARE_CUDA_64X64, PARE_CUDA_WHOLE)
 CONV(conv_sparse_128x128,
-     pare_cuda_sparse_fits(prep, &p, PARE_CUDA_128X128) && filters_sparse(prep, &a),
+     pare_cuda_sparse_fits(prep, &p, PARE_CUDA_128X128) && pare_conv_is_sparse(&prep->in[1], &a),
      PARE_CUDA_128X128, PARE_CUDA_SPARSE)
 CONV(conv_sparse_64x64,
-     pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && filters_sparse(prep, &a), PARE_CUDA_64X64,
-     PARE_CUDA_SPARSE)
+     pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && pare_conv_is_sparse(&prep->in[1], &a),
+     PARE_CUDA_64X64, PARE_CUDA_SPARSE)
 
 static bool wgmma_fits(const pare_prep *prep, const pare_conv_args *a, const pare_cuda_gemm_args *p,
                        pare_cuda_tiling tile)
@@ -427,6 +409,22 @@ SWAP(conv_wgmma_swap_32x64, PARE_CUDA_32X64)
 SWAP(conv_wgmma_swap_64x64, PARE_CUDA_64X64)
 SWAP(conv_wgmma_swap_128x64, PARE_CUDA_128X64)
 
+static bool wgmma_sparse_fits(const pare_prep *prep, const pare_conv_args *a,
+                              const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
+{
+    const pare_epilogue e =
+        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+    return pare_cuda_wgmma_sparse_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile) &&
+           pare_conv_is_sparse(&prep->in[1], a);
+}
+
+#define WGMMA_SPARSE(entry, tile)                                                                  \
+    CONV(entry, wgmma_sparse_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA_SPARSE)
+WGMMA_SPARSE(conv_sparse_wgmma_128x128, PARE_CUDA_128X128)
+WGMMA_SPARSE(conv_sparse_wgmma_256x128, PARE_CUDA_256X128)
+WGMMA_SPARSE(conv_sparse_wgmma_256x64, PARE_CUDA_256X64)
+WGMMA_SPARSE(conv_sparse_wgmma_4wg, PARE_CUDA_256X128_4WG)
+
 /* The sparse ones, those of one device's instructions and the library after the dense: taken where
    a tuner measured that they are faster. */
 #define CONVS                                                                                      \
@@ -434,8 +432,9 @@ SWAP(conv_wgmma_swap_128x64, PARE_CUDA_128X64)
         &conv_128x64, &conv_split, &conv_64x64, &conv_sparse_128x128, &conv_sparse_64x64,          \
         &conv_wgmma_128x128, &conv_wgmma_256x128, &conv_wgmma_128x192, &conv_wgmma_128x64,         \
         &conv_wgmma_256x64, &conv_wgmma_256x128_4wg, &conv_wgmma_swap_32x64,                       \
-        &conv_wgmma_swap_64x64, &conv_wgmma_swap_128x64, &pare_cuda_conv_lt_0,                     \
-        &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
+        &conv_wgmma_swap_64x64, &conv_wgmma_swap_128x64, &conv_sparse_wgmma_128x128,               \
+        &conv_sparse_wgmma_256x128, &conv_sparse_wgmma_256x64, &conv_sparse_wgmma_4wg,             \
+        &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,
                                              NULL};
 const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,

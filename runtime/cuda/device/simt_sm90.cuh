@@ -14,8 +14,9 @@
      simt_fence_async of the writer, and a barrier;
    - what a store reads may change after simt_tma_store_wait_read of who began it; no thread leaves
      before it waited;
-   - simt_wgmma_fence stands before products whose sums threads have touched; sums may be touched,
-     and operands change, after simt_wgmma_wait of all four warps;
+   - simt_wgmma_fence stands before products whose sums threads have touched, and behind what makes
+     the metadata of sparse ones; sums may be touched, and operands change, after simt_wgmma_wait of
+     all four warps;
    - simt_cluster_load reads what another block of the cluster wrote ahead of a barrier of the
      cluster, and that block ends behind another one. */
 #ifndef PARE_RUNTIME_CUDA_DEVICE_SIMT_SM90_CUH
@@ -260,15 +261,22 @@ template <int COUNT> SIMT_INLINE void simt_wgmma_order(float (&d)[COUNT])
     ", "                                                                                           \
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "             \
     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define REGISTERS_128                                                                              \
+    REGISTERS_96                                                                                   \
+    ", "                                                                                           \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "   \
+    "%127"
 #define SUMS_8(in, i)                                                                              \
     in(d[i]), in(d[i + 1]), in(d[i + 2]), in(d[i + 3]), in(d[i + 4]), in(d[i + 5]), in(d[i + 6]),  \
         in(d[i + 7])
-#define SUMS_16(in) SUMS_8(in, 0), SUMS_8(in, 8)
-#define SUMS_32(in) SUMS_16(in), SUMS_8(in, 16), SUMS_8(in, 24)
-#define SUMS_64(in) SUMS_32(in), SUMS_8(in, 32), SUMS_8(in, 40), SUMS_8(in, 48), SUMS_8(in, 56)
-#define SUMS_96(in) SUMS_64(in), SUMS_8(in, 64), SUMS_8(in, 72), SUMS_8(in, 80), SUMS_8(in, 88)
-#define WORD(d)     "+r"(d)
-#define FLOAT(d)    "+f"(d)
+#define SUMS_16(in)  SUMS_8(in, 0), SUMS_8(in, 8)
+#define SUMS_32(in)  SUMS_16(in), SUMS_8(in, 16), SUMS_8(in, 24)
+#define SUMS_64(in)  SUMS_32(in), SUMS_8(in, 32), SUMS_8(in, 40), SUMS_8(in, 48), SUMS_8(in, 56)
+#define SUMS_96(in)  SUMS_64(in), SUMS_8(in, 64), SUMS_8(in, 72), SUMS_8(in, 80), SUMS_8(in, 88)
+#define SUMS_128(in) SUMS_96(in), SUMS_8(in, 96), SUMS_8(in, 104), SUMS_8(in, 112), SUMS_8(in, 120)
+#define WORD(d)      "+r"(d)
+#define FLOAT(d)     "+f"(d)
 
 template <bool A_UNSIGNED, int COUNT> struct simt_wgmma_int;
 template <bool BF16, int COUNT> struct simt_wgmma_float;
@@ -326,6 +334,55 @@ template <bool BF16, int COUNT>
 SIMT_INLINE void simt_wgmma_k16(float (&d)[COUNT], uint64_t a, uint64_t b, int add)
 {
     simt_wgmma_float<BF16, COUNT>::run(d, a, b, add);
+}
+
+/* --- products whose a is of 2:4 --- */
+
+template <bool B_UNSIGNED, int COUNT> struct simt_wgmma_sp_int;
+template <bool BF16, int COUNT> struct simt_wgmma_sp_float;
+#define SIMT_WGMMA_SP(of, first, sum, in, columns, types, count, a_at, b_at, meta_at, add_at,      \
+                      tail)                                                                        \
+    template <> struct of<first, count> {                                                          \
+        static __device__ __forceinline__ void run(sum (&d)[count], uint64_t a, uint64_t b,        \
+                                                   unsigned meta, int add)                         \
+        {                                                                                          \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #add_at ", 0;\n"                     \
+                         "wgmma.mma_async.sp.sync.aligned.m64n" #columns types                     \
+                         " {" REGISTERS_##count "}, %" #a_at ", %" #b_at ", %" #meta_at            \
+                                                ", 0, p" tail ";\n}\n"                             \
+                         : SUMS_##count(in)                                                        \
+                         : "l"(a), "l"(b), "r"(meta), "r"(add));                                   \
+        }                                                                                          \
+    };
+#define SIMT_WGMMA_SP_TYPES(columns, count, a_at, b_at, meta_at, add_at)                           \
+    SIMT_WGMMA_SP(simt_wgmma_sp_int, false, int, WORD, columns, "k64.s32.s8.s8", count, a_at,      \
+                  b_at, meta_at, add_at, "")                                                       \
+    SIMT_WGMMA_SP(simt_wgmma_sp_int, true, int, WORD, columns, "k64.s32.s8.u8", count, a_at, b_at, \
+                  meta_at, add_at, "")                                                             \
+    SIMT_WGMMA_SP(simt_wgmma_sp_float, false, float, FLOAT, columns, "k32.f32.f16.f16", count,     \
+                  a_at, b_at, meta_at, add_at, ", 1, 1, 0, 0")                                     \
+    SIMT_WGMMA_SP(simt_wgmma_sp_float, true, float, FLOAT, columns, "k32.f32.bf16.bf16", count,    \
+                  a_at, b_at, meta_at, add_at, ", 1, 1, 0, 0")
+SIMT_WGMMA_SP_TYPES(128, 64, 64, 65, 66, 67)
+SIMT_WGMMA_SP_TYPES(256, 128, 128, 129, 130, 131)
+
+/* d (64 x 2 COUNT, s32) = a (64 x 64, s8, 2:4) b (2 COUNT x 64)^T, plus d where add is not 0. Rows
+   of a have the 32 numbers that are kept; meta says where they were, of warp w those of rows 16 w
+   to 15 on, as mma.sp of simt.h has it: PTX ISA, "Asynchronous Warpgroup Level
+   Multiply-and-Accumulate Operation using wgmma.mma_async.sp instruction"; the sparsity selector is
+   0. */
+template <bool B_UNSIGNED, int COUNT>
+SIMT_INLINE void simt_wgmma_sp_k64(int (&d)[COUNT], uint64_t a, uint64_t b, unsigned meta, int add)
+{
+    simt_wgmma_sp_int<B_UNSIGNED, COUNT>::run(d, a, b, meta, add);
+}
+
+/* The same of 32 numbers of f16 or bf16, of which 16 are kept. */
+template <bool BF16, int COUNT>
+SIMT_INLINE void simt_wgmma_sp_k32(float (&d)[COUNT], uint64_t a, uint64_t b, unsigned meta,
+                                   int add)
+{
+    simt_wgmma_sp_float<BF16, COUNT>::run(d, a, b, meta, add);
 }
 
 #endif

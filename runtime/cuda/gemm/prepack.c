@@ -109,26 +109,33 @@ static size_t part(size_t *end, size_t bytes)
     return at;
 }
 
+/* Packed rows of weights of 2:4; p: one batch. */
+static int64_t sparse_rows(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
+{
+    return k->wgmma ? pare_wgmma_sparse_rows(p->columns) : p->columns;
+}
+
 pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_args *p,
                                    pare_cuda_way way, pare_cuda_prepack *k)
 {
     size_t channels = (size_t)p->columns * (size_t)p->batches;
     int bytes = pare_cuda_bytes(p->x_type);
     size_t row = (size_t)p->w_row * (size_t)bytes, all;
-    *k = (pare_cuda_prepack){.sparse = way == PARE_CUDA_SPARSE,
-                             .wgmma = way == PARE_CUDA_WGMMA,
+    *k = (pare_cuda_prepack){.sparse = way == PARE_CUDA_SPARSE || way == PARE_CUDA_WGMMA_SPARSE,
+                             .wgmma = way == PARE_CUDA_WGMMA || way == PARE_CUDA_WGMMA_SPARSE,
                              .swap = way == PARE_CUDA_SWAP};
     if (k->sparse) {
-        k->kept = part(&k->bytes, channels * pare_sparse_kept_bytes(p->depth, bytes));
+        k->kept =
+            part(&k->bytes, (size_t)sparse_rows(k, p) * pare_sparse_kept_bytes(p->depth, bytes));
         k->meta = part(&k->bytes, pare_sparse_meta_bytes(p->columns, p->depth, bytes));
     } else if (k->wgmma) {
         k->kept =
             part(&k->bytes, (size_t)pare_wgmma_rows(p->columns, pare_cuda_bytes(p->y_type)) * row);
-        if (pare_type_is_int8(p->x_type))
-            k->four = part(&k->bytes, channels / 4 * sizeof(pare_cuda_four_columns));
     } else {
         k->weights = part(&k->bytes, channels * row);
     }
+    if (k->wgmma && pare_type_is_int8(p->x_type))
+        k->four = part(&k->bytes, channels / 4 * sizeof(pare_cuda_four_columns));
     k->scale = part(&k->bytes, channels * sizeof(float));
     k->bias = part(&k->bytes, channels * sizeof(float));
     k->shift = part(&k->bytes, channels * sizeof(int32_t));
@@ -219,16 +226,22 @@ static void patch_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
     }
 }
 
-/* The packed rows once more as rows of 2:4. */
+/* The packed rows once more as rows of 2:4, those of wgmma in its order, zeros behind the last. */
 static void rows_compress(const pare_cuda_prepack *k, pare_cuda_gemm_args *p)
 {
     int bytes = pare_cuda_bytes(p->x_type);
     size_t row = (size_t)p->w_row * (size_t)bytes, kept = pare_sparse_kept_bytes(p->depth, bytes);
     uint32_t *meta = (uint32_t *)(void *)(k->host + k->meta);
     pare_sparse_meta_clear(meta, pare_sparse_meta_bytes(p->columns, p->depth, bytes));
-    for (int r = 0; r < p->columns; r++)
-        pare_sparse_row_pack(k->host + k->weights + (size_t)r * row, bytes, r, p->depth,
-                             k->host + k->kept + (size_t)r * kept, meta);
+    for (int64_t r = 0; r < sparse_rows(k, p); r++) {
+        const int64_t column = k->wgmma ? pare_wgmma_sparse_column(r) : r;
+        char *to = k->host + k->kept + (size_t)r * kept;
+        if (column < p->columns)
+            pare_sparse_row_pack(k->host + k->weights + (size_t)column * row, bytes, r, p->depth,
+                                 to, meta);
+        else
+            memset(to, 0, kept);
+    }
     p->w_row = (int64_t)kept / bytes;
 }
 
@@ -272,10 +285,13 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
                                 prep->node->op_type);
     const char *block = s->block;
     s->p.w = block + (k->sparse || k->wgmma ? k->kept : k->weights);
-    s->meta = k->sparse ? block + k->meta : NULL;
+    if (k->sparse) {
+        s->meta = block + k->meta;
+        s->sparse = k->wgmma ? pare_cuda_wgmma_sparse_launch : pare_cuda_sparse_launch;
+    }
     if (k->swap) s->launch = pare_cuda_swap_launch;
     if (k->wgmma) {
-        s->launch = pare_cuda_wgmma_launch;
+        if (!k->sparse) s->launch = pare_cuda_wgmma_launch;
         s->p.four = int8 ? (const pare_cuda_four_columns *)(const void *)(block + k->four) : NULL;
     }
     s->p.scale = int8 ? (const float *)(const void *)(block + k->scale) : NULL;
@@ -298,7 +314,7 @@ pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare
     }
     patch_pack(k, &s->p);
     if (k->sparse) rows_compress(k, &s->p);
-    if (k->wgmma) rows_permute(k, &s->p);
+    if (k->wgmma && !k->sparse) rows_permute(k, &s->p);
     if (k->wgmma && c->int8) columns_join(k, s->p.columns, biased);
     prep->packed = ~1u;
     if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
@@ -409,7 +425,9 @@ pare_status pare_cuda_gemm_run(const pare_call *c)
     if (p.splits > 1) p.partial = (char *)c->scratch + s->partial;
     if (s->launch)
         return pare_cuda_launched(c, s->launch(&p, pare_cuda_stream(c->stream)), "a product");
-    if (s->meta) return PARE_CUDA_LAUNCH(c, pare_cuda_sparse_launch, &p, s->meta);
+    if (s->meta)
+        return pare_cuda_launched(c, s->sparse(&p, s->meta, pare_cuda_stream(c->stream)),
+                                  "a product");
     return PARE_CUDA_LAUNCH(c, pare_cuda_gemm_launch, &p);
 }
 

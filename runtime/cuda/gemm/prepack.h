@@ -19,8 +19,9 @@ typedef struct pare_cuda_prepared {
     pare_device *device;
     void *block;      /* of constants, or NULL */
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
-    size_t partial;   /* splits > 1: its sums in scratch */
-    /* of kernels of their own: wgmma.h, wgmma_swap.h, conv_stem.h; NULL: of gemm.h or sparse.h */
+    cudaError_t (*sparse)(const pare_cuda_gemm_args *p, const void *meta, cudaStream_t stream);
+    size_t partial; /* splits > 1: its sums in scratch */
+    /* of kernels of their own: wgmma.h, wgmma_swap.h, conv_stem.h; NULL: of gemm.h, or `sparse` */
     cudaError_t (*launch)(const pare_cuda_gemm_args *p, cudaStream_t stream);
     bool widened; /* X is copied to scratch first (pack.h) */
     pare_cuda_widen widen;
@@ -35,7 +36,8 @@ typedef enum pare_cuda_way {
     PARE_CUDA_WIDENED, /* the same, widened first */
     PARE_CUDA_SPARSE,  /* weights of 2:4 */
     PARE_CUDA_WGMMA,   /* instructions of compute capability 9.0 (wgmma.h) */
-    PARE_CUDA_SWAP     /* the same of few tiles (wgmma_swap.h) */
+    PARE_CUDA_SWAP,    /* the same of few tiles (wgmma_swap.h) */
+    PARE_CUDA_WGMMA_SPARSE
 } pare_cuda_way;
 
 /* Where the host builds the block, and offsets of its parts; `bytes` of them go to the device. Rows
@@ -44,7 +46,7 @@ typedef struct pare_cuda_prepack {
     char *host;
     size_t weights, scale, bias, shift, patch, bytes;
     bool sparse, wgmma, swap;
-    size_t kept, meta; /* sparse: their parts; wgmma: kept is rows in their order */
+    size_t kept, meta; /* sparse: their parts; wgmma: kept is rows in their order, or both */
     size_t four;       /* wgmma, integers: constants of four columns */
 } pare_cuda_prepack;
 
@@ -131,7 +133,9 @@ void pare_cuda_gemm_release(void *state);
         .prepare = entry##_prepare,                                                                \
         .run = pare_cuda_gemm_run,                                                                 \
         .release = pare_cuda_gemm_release,                                                         \
-        .flags = (also) | ((way) == PARE_CUDA_SPARSE ? PARE_KERNEL_SPARSE : 0)};
+        .flags = (also) | ((way) == PARE_CUDA_SPARSE || (way) == PARE_CUDA_WGMMA_SPARSE            \
+                               ? PARE_KERNEL_SPARSE                                                \
+                               : 0)};
 
 #ifdef __cplusplus
 }

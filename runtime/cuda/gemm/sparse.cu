@@ -69,8 +69,9 @@ SIMT_INLINE void kept_open(kept_rows<T> &r, const pare_cuda_gemm_args &p, const 
         const int64_t column = min(n0 + tid / KEPT + i * T::KEPT_LINES, p.columns - 1);
         r.at[i] = w + column * p.w_row * bytes + tid % KEPT * PARE_CUDA_CHUNK;
     }
-    r.note = reinterpret_cast<const char *>(
-        meta + (int64_t)(n0 / 16 + tid / words) * steps * words + tid % words);
+    const int row = (steps + PARE_SPARSE_STEPS - 1) / PARE_SPARSE_STEPS * PARE_SPARSE_STEPS * words;
+    r.note =
+        reinterpret_cast<const char *>(meta + (int64_t)(n0 / 16 + tid / words) * row + tid % words);
 }
 
 template <typename T>
@@ -212,6 +213,12 @@ static int64_t steps_of(int64_t depth, int bytes)
     return (depth * bytes + PARE_SPARSE_STEP - 1) / PARE_SPARSE_STEP;
 }
 
+/* The same as metadata has them. */
+static int64_t meta_steps_of(int64_t depth, int bytes)
+{
+    return (steps_of(depth, bytes) + PARE_SPARSE_STEPS - 1) / PARE_SPARSE_STEPS * PARE_SPARSE_STEPS;
+}
+
 /* Words of a tile's step: one a lane, or one a lane of each pair that hands over. */
 static int words_of(int bytes) { return bytes == 1 ? 32 : 16; }
 
@@ -224,26 +231,7 @@ size_t pare_sparse_meta_bytes(int64_t rows, int64_t depth, int bytes)
 {
     int64_t tiles =
         (rows + PARE_SPARSE_ROWS - 1) / PARE_SPARSE_ROWS * (PARE_SPARSE_ROWS / TILE_ROWS);
-    return (size_t)(tiles * steps_of(depth, bytes)) * (size_t)words_of(bytes) * 4;
-}
-
-static bool is_zero(const void *from, int bytes, int64_t i)
-{
-    if (bytes == 1) return ((const uint8_t *)from)[i] == 0;
-    uint16_t v;
-    memcpy(&v, (const char *)from + i * 2, sizeof v);
-    return (v & 0x7fff) == 0;
-}
-
-bool pare_sparse_fits(const void *from, int bytes, int64_t step, int64_t count)
-{
-    for (int64_t i = 0; i < count; i += GROUP) {
-        int kept = 0;
-        for (int64_t j = i; j < i + GROUP && j < count; j++)
-            kept += !is_zero(from, bytes, j * step);
-        if (kept > 2) return false;
-    }
-    return true;
+    return (size_t)(tiles * meta_steps_of(depth, bytes)) * (size_t)words_of(bytes) * 4;
 }
 
 void pare_sparse_meta_clear(uint32_t *meta, size_t meta_bytes)
@@ -257,7 +245,7 @@ static int64_t word_find(int bytes, int64_t r, int64_t depth, int64_t group, int
 {
     const int groups = PARE_SPARSE_STEP / GROUP / bytes, row = (int)(r % TILE_ROWS);
     const int at = (int)(group % groups), g = row % 8, upper = row / 8;
-    int64_t word = (r / TILE_ROWS * steps_of(depth, bytes) + group / groups) * words_of(bytes);
+    int64_t word = (r / TILE_ROWS * meta_steps_of(depth, bytes) + group / groups) * words_of(bytes);
     *shift = bytes == 1 ? 4 * (at % 8) : 4 * (at % 4 + 4 * upper);
     return word + (bytes == 1 ? g * 4 + at / 8 * 2 + upper : g * 2 + at / 4);
 }
@@ -267,7 +255,7 @@ static void places_find(const void *row, int bytes, int64_t first, int64_t depth
 {
     int kept = 0;
     for (int i = 0; i < GROUP && first + i < depth; i++)
-        if (kept < 2 && !is_zero(row, bytes, first + i)) place[kept++] = i;
+        if (kept < 2 && !pare_sparse_is_zero(row, bytes, first + i)) place[kept++] = i;
     if (kept == 0) place[0] = 0;
     if (kept < 2) {
         if (place[0] == GROUP - 1) place[0]--;

@@ -6,11 +6,13 @@
    Packed: rows of kept numbers, two of each four, PARE_SPARSE_STEP / 2 bytes for each
    PARE_SPARSE_STEP bytes of depth, the last step filled up with 0; and metadata, in the order in
    which the lanes of a warp hand it over (simt.h), for tiles of 16 rows: (tiles, steps, words), as
-   many tiles as PARE_SPARSE_ROWS rows fill, what is no row keeps places 0 and 1 of 0s. */
+   many tiles as PARE_SPARSE_ROWS rows fill, and PARE_SPARSE_STEPS steps or a multiple. What is no
+   row or no step keeps places 0 and 1 of 0s. */
 #ifndef PARE_RUNTIME_CUDA_GEMM_SPARSE_H
 #define PARE_RUNTIME_CUDA_GEMM_SPARSE_H
 
 #include "runtime/cuda/gemm/gemm.h"
+#include "runtime/ops/sparse.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,15 +20,13 @@ extern "C" {
 
 enum {
     PARE_SPARSE_STEP = PARE_CUDA_STEP, /* bytes of depth that one word a lane is about */
-    PARE_SPARSE_ROWS = 128             /* packed tiles of 16 rows fill a multiple */
+    PARE_SPARSE_ROWS = 256,            /* packed tiles of 16 rows fill a multiple */
+    PARE_SPARSE_STEPS = 2
 };
 
 /* Bytes of a row of kept numbers, and of all metadata. */
 size_t pare_sparse_kept_bytes(int64_t depth, int bytes);
 size_t pare_sparse_meta_bytes(int64_t rows, int64_t depth, int bytes);
-/* Are at most two of each four of these `count` numbers (of 1 or 2 bytes, `step` numbers apart) not
-   0? Neither zero of a 16-bit float counts. */
-bool pare_sparse_fits(const void *from, int bytes, int64_t step, int64_t count);
 /* Metadata of rows that are not packed yet. */
 void pare_sparse_meta_clear(uint32_t *meta, size_t meta_bytes);
 /* Packs row r, `depth` numbers that fit; kept: where its numbers go. */

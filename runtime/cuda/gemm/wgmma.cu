@@ -89,6 +89,24 @@ static end_form end_of_product(const pare_cuda_gemm_args &p)
     return END_OTHER;
 }
 
+/* The same of weights of 2:4 (wgmma_sparse.cu), whose four groups take 128 x 256 of a matrix of
+   many columns. Little depth leaves nothing to save. */
+static bool sparse_tile_suits(const pare_cuda_gemm_args &p, end_form end)
+{
+    const bool bounds = end == END_BOUNDS, alone = p.epilogue.z_type == PARE_NOTYPE;
+    if (p.depth * bytes_of_type(p.x_type) <= 64) return false;
+    if (!bounds && (p.picture || p.columns <= 64)) return false;
+    switch (p.tile) {
+    case PARE_CUDA_128X128: return p.columns > 64;
+    case PARE_CUDA_256X128:
+        return p.columns > 64 && !(end == END_REAL_BYTES && p.y_type == PARE_f32);
+    case PARE_CUDA_256X64: return bounds && p.columns <= 64;
+    case PARE_CUDA_256X128_4WG:
+        return (bounds || end == END_GELU) && p.columns > 64 && (!p.picture || alone);
+    default: return false;
+    }
+}
+
 /* Does the tile suit the product? Wide ones are for many columns, small steps for little depth; the
    largest leaves no registers for a residual or a GELU, f32 no memory for bytes to add. Two blocks
    of the smallest share a processor, and four groups share the large one: where epilogues are long,
@@ -130,15 +148,17 @@ static bool operands_fit(const pare_prep *prep, const pare_cuda_gemm_args &p, in
            (p.picture ? picture_fits(p, x_zero) : matrix_fits(p));
 }
 
-extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *product,
-                                     const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
+typedef bool (*tile_rule)(const pare_cuda_gemm_args &p, end_form end);
+
+static bool product_fits(const pare_prep *prep, const pare_cuda_gemm_args *product,
+                         const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile,
+                         tile_rule suits)
 {
     pare_cuda_gemm_args p = *product;
     p.tile = tile;
     p.epilogue = *e;
     const end_form end = end_of_product(p);
-    if (end == END_OTHER || !columns_fit(p) || !operands_fit(prep, p, x_zero) ||
-        !tile_suits(p, end))
+    if (end == END_OTHER || !columns_fit(p) || !operands_fit(prep, p, x_zero) || !suits(p, end))
         return false;
     const int processors = device_processors(prep->device);
     return processors > 0 && fills(processors, p.rows * p.columns);
@@ -156,6 +176,19 @@ extern "C" bool pare_cuda_swap_fits(const pare_prep *prep, const pare_cuda_gemm_
            (!real || tile == PARE_CUDA_64X64) && p.rows > 0 && p.columns > 0 &&
            p.columns % 4 == 0 && p.y_row % 4 == 0 && operands_fit(prep, p, x_zero) &&
            pare_swap_tiles(&p, tile) <= PARE_SWAP_MOST_TILES && device_processors(prep->device) > 0;
+}
+
+extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                                     const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
+{
+    return product_fits(prep, p, e, x_zero, tile, tile_suits);
+}
+
+extern "C" bool pare_cuda_wgmma_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                                            const pare_epilogue *e, int32_t x_zero,
+                                            pare_cuda_tiling tile)
+{
+    return product_fits(prep, p, e, x_zero, tile, sparse_tile_suits);
 }
 
 /* --- launchers --- */

@@ -33,6 +33,14 @@ static inline int64_t pare_wgmma_rows(int64_t columns, int y_bytes)
     return (columns + lot - 1) / lot * lot;
 }
 
+/* The same of products with weights of 2:4, whose sums are the other way round: a thread has rows
+   r and r + 8 of 16. */
+static inline int64_t pare_wgmma_sparse_column(int64_t r)
+{
+    return (r & ~(int64_t)15) | (r & 7) << 1 | (r >> 3 & 1);
+}
+static inline int64_t pare_wgmma_sparse_rows(int64_t columns) { return (columns + 15) / 16 * 16; }
+
 /* Can the node's device compute product p, whose epilogue is *e, in such tiles, and is it large
    enough? x_zero: X's zero point. */
 bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
@@ -42,6 +50,15 @@ cudaError_t pare_cuda_wgmma_launch(const pare_cuda_gemm_args *p, cudaStream_t st
 /* The same of f16 and bf16; of integers whose Y is in real units: floats, or behind a GELU. */
 cudaError_t pare_cuda_wgmma_half_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 cudaError_t pare_cuda_wgmma_real_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+/* The same of weights of 2:4 (sparse.h). */
+bool pare_cuda_wgmma_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                                 const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile);
+cudaError_t pare_cuda_wgmma_sparse_launch(const pare_cuda_gemm_args *p, const void *meta,
+                                          cudaStream_t stream);
+cudaError_t pare_cuda_wgmma_sparse_half_launch(const pare_cuda_gemm_args *p, const void *meta,
+                                               cudaStream_t stream);
+cudaError_t pare_cuda_wgmma_sparse_real_launch(const pare_cuda_gemm_args *p, const void *meta,
+                                               cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -13,14 +13,10 @@
 #include "runtime/cuda/device/simt_sm90.cuh"
 #include "runtime/cuda/gemm/gemm_tiles.cuh"
 #include "runtime/cuda/gemm/wgmma.h"
+#include "runtime/cuda/gemm/wgmma_maps.cuh"
 
 /* Rows of a band of tiles. */
 enum { BAND_ROWS = 2048 };
-
-constexpr int bytes_of_type(int type)
-{
-    return type == PARE_f32 ? 4 : type == PARE_f16 || type == PARE_bf16 ? 2 : 1;
-}
 
 /* What is added to a sum: nothing, numbers of Y's type, or codes of 8 bits to floats. */
 typedef enum wgmma_residual { RESIDUAL_NONE, RESIDUAL_OF_Y, RESIDUAL_BYTES } wgmma_residual;
@@ -56,8 +52,9 @@ struct variant {
         STAGE = X_BYTES + BN * KB,
         SLICE =
             BN * Y_SIZE % 128 == 0 ? 128 : 64, /* bytes of a row that one copy has, of 64 rows */
+        BOX_ROWS = 64,
         SLICES = BN * Y_SIZE / SLICE,
-        SLICE_BYTES = 64 * SLICE,
+        SLICE_BYTES = BOX_ROWS * SLICE,
         OUT = MI * SLICES * SLICE_BYTES,    /* of a group's part of Y */
         Z_SLICE = BN % 128 == 0 ? 128 : 64, /* the same of a residual of bytes */
         Z_SLICES = BN / Z_SLICE,
@@ -168,8 +165,8 @@ SIMT_INLINE void residual_bring(const sum_group &mine, const CUtensorMap *zm, in
     simt_tma_store_wait_read();
     simt_mbar_expect(mine.z_bar, BYTES ? V::Z_OUT : V::OUT);
     PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int c = 0; c < SLICES; c++)
-        simt_tma_load(to + (i * SLICES + c) * 64 * SLICE, zm, mine.z_bar, n0 * SIZE + c * SLICE,
-                      m0 + i * 64);
+        simt_tma_load(to + (i * SLICES + c) * V::BOX_ROWS * SLICE, zm, mine.z_bar,
+                      n0 * SIZE + c * SLICE, m0 + i * 64);
 }
 
 template <typename V>
@@ -219,14 +216,13 @@ SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column
 SIMT_INLINE int bits_of_sum(int v) { return v; }
 SIMT_INLINE int bits_of_sum(float v) { return __float_as_int(v); }
 
-/* Four neighbours' sums in real units, stored at `to`; returns bits of the last. inverse: of Y's
-   scale; z: the codes of a residual of bytes. */
+/* Four sums in real units, those of bytes over Y's scale. inverse: of Y's scale; z: the codes of a
+   residual of bytes. */
 template <typename V>
-SIMT_INLINE unsigned four_real(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
-                               const typename V::sum sum[4], const four_constants &k, unsigned z,
-                               char *to)
+SIMT_INLINE void four_values(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
+                             const typename V::sum sum[4], const four_constants &k, unsigned z,
+                             float v[4])
 {
-    float v[4];
     PARE_UNROLL for (int i = 0; i < 4; i++)
     {
         v[i] = (float)sum[i] + k.bias[i];
@@ -236,6 +232,16 @@ SIMT_INLINE unsigned four_real(const pare_cuda_gemm_args &p, const tile_clamp &l
         if (V::GELU) v[i] = pare_act_of(PARE_ACT_GELU, NULL, v[i]);
         if (V::TO == (int)PARE_s8) v[i] = quotient_of(v[i], p.epilogue.y_scale, inverse);
     }
+}
+
+/* Those of four neighbours, stored at `to`; returns bits of the last. */
+template <typename V>
+SIMT_INLINE unsigned four_real(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
+                               const typename V::sum sum[4], const four_constants &k, unsigned z,
+                               char *to)
+{
+    float v[4];
+    four_values<V>(p, l, inverse, sum, k, z, v);
     if constexpr (V::TO == (int)PARE_s8) {
         return *reinterpret_cast<unsigned *>(to) = four_pack<true>(p, l, v);
     } else {
@@ -403,6 +409,21 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
     __syncwarp();
 }
 
+/* Barriers of a block's stages and groups; a barrier of the block must follow. */
+template <typename V> SIMT_INLINE void barriers_set(unsigned shared)
+{
+    const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
+    if (threadIdx.x != 0) return;
+    if (shared & 1023) __trap(); /* swizzles count from there */
+    for (int s = 0; s < V::DEEP; s++) {
+        simt_mbar_init(full + s * 8, 1);
+        simt_mbar_init(empty + s * 8, V::GROUPS * 4); /* warps that multiply */
+    }
+    for (int group = 0; group < V::GROUPS; group++)
+        simt_mbar_init(empty + (V::DEEP + group) * 8, 1);
+    simt_mbar_publish();
+}
+
 template <typename V>
 static __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
     wgmma_tiles(const __grid_constant__ CUtensorMap xm, const __grid_constant__ CUtensorMap wm,
@@ -412,18 +433,8 @@ static __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
 {
     SIMT_DYN_SHARED_AT(char, bytes, 1024);
     const unsigned shared = simt_shared_address(bytes);
-    if (threadIdx.x == 0) {
-        const unsigned full = shared + V::BARRIERS, empty = full + V::DEEP * 8;
-        if (shared & 1023) __trap(); /* swizzles count from there */
-        for (int s = 0; s < V::DEEP; s++) {
-            simt_mbar_init(full + s * 8, 1);
-            simt_mbar_init(empty + s * 8, V::GROUPS * 4); /* warps that multiply */
-        }
-        for (int group = 0; group < V::GROUPS; group++)
-            simt_mbar_init(empty + (V::DEEP + group) * 8, 1);
-        simt_mbar_publish();
-        simt_tma_prefetch(&xm), simt_tma_prefetch(&wm), simt_tma_prefetch(&ym);
-    }
+    barriers_set<V>(shared);
+    if (threadIdx.x == 0) simt_tma_prefetch(&xm), simt_tma_prefetch(&wm), simt_tma_prefetch(&ym);
     simt_dependency_wait();
     __syncthreads();
     if (threadIdx.x >= V::SUM_THREADS) {
@@ -437,85 +448,6 @@ static __global__ void __launch_bounds__(V::THREADS, V::BLOCKS)
         simt_registers_take<V::REGISTERS_SUM>();
         tiles_consume<V>(p, clamp, walk, &ym, &zm, bytes, shared);
     }
-}
-
-/* --- tensor maps --- */
-
-typedef decltype(&cuTensorMapEncodeTiled) tiled_encoder;
-typedef decltype(&cuTensorMapEncodeIm2col) im2col_encoder;
-
-static void *driver_find(const char *name)
-{
-    void *found = NULL;
-    cudaDriverEntryPointQueryResult how;
-    if (cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how) !=
-        cudaSuccess) {
-        (void)cudaGetLastError();
-        return NULL;
-    }
-    return how == cudaDriverEntryPointSuccess ? found : NULL;
-}
-
-static tiled_encoder tiled_find(void)
-{
-    static const tiled_encoder found =
-        reinterpret_cast<tiled_encoder>(driver_find("cuTensorMapEncodeTiled"));
-    return found;
-}
-
-static im2col_encoder im2col_find(void)
-{
-    static const im2col_encoder found =
-        reinterpret_cast<im2col_encoder>(driver_find("cuTensorMapEncodeIm2col"));
-    return found;
-}
-
-static CUtensorMapSwizzle swizzle_of(int bytes)
-{
-    return bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
-}
-
-/* (rows, columns) bytes, rows `pitch` apart, in boxes of so many. */
-static bool map_rows(CUtensorMap *map, const void *at, int64_t rows, int64_t columns, int64_t pitch,
-                     int box_rows, int box_columns)
-{
-    const cuuint64_t dims[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
-    const cuuint64_t strides[1] = {(cuuint64_t)pitch};
-    const cuuint32_t box[2] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows};
-    const cuuint32_t ones[2] = {1, 1};
-    return tiled_find()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void *>(at), dims,
-                        strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box_columns),
-                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-/* How far the last position of a window, and `stride` behind it, is from a picture's end. */
-static int corner_of(const pare_cuda_picture &in, int axis)
-{
-    const int out = axis ? in.out_width : in.out_height, size = axis ? in.width : in.height;
-    return out * in.stride[axis] - size - in.begin[axis];
-}
-
-/* A window's positions in a picture; what is outside is 0. */
-static bool map_pixels(CUtensorMap *map, const pare_cuda_gemm_args &p, int box_pixels,
-                       int box_bytes)
-{
-    const pare_cuda_picture &in = p.in;
-    const int64_t images = p.rows / ((int64_t)in.out_height * in.out_width);
-    const int64_t row = in.height > 1 ? in.row : in.width * in.pixel,
-                  bytes = bytes_of_type(p.x_type);
-    const int64_t image = images > 1 ? in.image : in.height * row;
-    const cuuint64_t dims[4] = {(cuuint64_t)(in.channels * bytes), (cuuint64_t)in.width,
-                                (cuuint64_t)in.height, (cuuint64_t)images};
-    const cuuint64_t strides[3] = {(cuuint64_t)(in.pixel * bytes), (cuuint64_t)(row * bytes),
-                                   (cuuint64_t)(image * bytes)};
-    const int low[2] = {-in.begin[1], -in.begin[0]}, high[2] = {corner_of(in, 1), corner_of(in, 0)};
-    const cuuint32_t apart[4] = {1, (cuuint32_t)in.stride[1], (cuuint32_t)in.stride[0], 1};
-    return im2col_find()(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void *>(p.x), dims,
-                         strides, low, high, (cuuint32_t)box_bytes, (cuuint32_t)box_pixels, apart,
-                         CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box_bytes),
-                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 /* --- launchers --- */
@@ -550,6 +482,18 @@ static bool maps_make(const pare_cuda_gemm_args &p, CUtensorMap *x, CUtensorMap 
                 : map_rows(z, residual, p.rows, y_columns, y_row, 64, V::SLICE));
 }
 
+/* Blocks that stay: as many as the device holds, or one a tile. */
+template <typename V> static cudaError_t grid_of(const wgmma_walk &walk, dim3 *grid)
+{
+    int device = 0, processors = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    const int tiles = walk.tiles_m * walk.tiles_n, most = processors * V::BLOCKS;
+    *grid = dim3((unsigned)(tiles < most ? tiles : most));
+    return error;
+}
+
 template <typename V>
 static cudaError_t variant_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
@@ -557,17 +501,14 @@ static cudaError_t variant_launch(const pare_cuda_gemm_args *p, cudaStream_t str
     const tile_clamp clamp =
         V::TO == (int)PARE_s8 ? integer_clamp(p->epilogue) : real_clamp(p->epilogue);
     CUtensorMap x, w, y, z;
-    int device = 0, processors = 0;
+    dim3 grid;
     auto kernel = wgmma_tiles<V>;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    cudaError_t error = grid_of<V>(walk, &grid);
     if (error == cudaSuccess) error = SIMT_ALLOW_SHARED(kernel, V::SHARED);
     if (error != cudaSuccess) return error;
     if (!maps_make<V>(*p, &x, &w, &y, &z)) return cudaErrorInvalidValue;
-    const int tiles = walk.tiles_m * walk.tiles_n, most = processors * V::BLOCKS;
-    PARE_LAUNCH_DEPENDENT(kernel, dim3((unsigned)(tiles < most ? tiles : most)), dim3(V::THREADS),
-                          (size_t)V::SHARED, stream, x, w, y, z, *p, clamp, walk);
+    PARE_LAUNCH_DEPENDENT(kernel, grid, dim3(V::THREADS), (size_t)V::SHARED, stream, x, w, y, z, *p,
+                          clamp, walk);
     return cudaGetLastError();
 }
 

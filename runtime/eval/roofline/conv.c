@@ -3,6 +3,7 @@
    in tiles of their own or with pixels that are widened first, depthwise strips, and groups of few
    filters one by one. */
 #include "runtime/eval/roofline/internal.h"
+#include "runtime/ops/sparse.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -102,6 +103,7 @@ static pare_gpu_product product_of(const conv *c)
     p.wgmma = c->type != PARE_f32 &&
               (p.plain ? !p.bounds && (!p.picture || lots)
                        : !p.picture && pare_wgmma_ends(&p, &a->act, a->epilogue.to));
+    p.sparse = p.wgmma && w->group == 1 && pare_conv_is_sparse(&c->prep->in[1], a);
     p.bytes = x_bytes(c) + (double)a->m * p.depth * size + size_beside(c);
     return p;
 }

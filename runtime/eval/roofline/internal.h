@@ -70,6 +70,7 @@ typedef struct pare_gpu_product {
     bool gelu;    /* the erf form follows the sums */
     bool narrow;  /* a tap's channels are not in whole lots of 128 bytes */
     bool wgmma;   /* gemm/wgmma.cu has its X, W and epilogue: W constant, whole lots of channels */
+    bool sparse;  /* W is of 2:4: the same of gemm/wgmma_sparse.cu */
     double bytes; /* of X, W, Y and a residual */
 } pare_gpu_product;
 

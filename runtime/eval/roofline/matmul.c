@@ -2,6 +2,7 @@
 /* MatMul, Gemm and FusedMatMul. Floats are cuBLASLt's where it has the epilogue, and cuBLAS's in
    batches, as runtime/cuda/matmul_blas.c has it; integers and the rest are tiles of our own. */
 #include "runtime/eval/roofline/internal.h"
+#include "runtime/ops/sparse.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,6 +55,7 @@ static pare_gpu_product product_of(const matmul *c)
     p.y = c->prep->out[0].dtype, p.z = z ? z->dtype : PARE_NOTYPE;
     p.wgmma = c->type != PARE_f32 && w->data && w->rank == 2 &&
               (p.plain ? !p.bounds : pare_wgmma_ends(&p, &a->act, a->epilogue.to));
+    p.sparse = p.wgmma && pare_matmul_is_sparse(w, a);
     p.bytes = bytes_of(c, &c->prep->in[0]) + bytes_of(c, w) + bytes_of(c, &c->prep->out[0]) +
               bytes_of(c, z);
     return p;

@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* Beginnings of names, and names of the CUDA column of ops.inc whose one kernel takes part. */
-static const char *const taking_part[] = {"conv_stem",   "conv_depthwise", "conv_direct",
-                                          "conv_64x64",  "conv_128x",      "conv_split_",
-                                          "conv_wgmma_", "matmul_",        "attention"};
+static const char *const taking_part[] = {
+    "conv_stem",   "conv_depthwise", "conv_direct",        "conv_64x64", "conv_128x",
+    "conv_split_", "conv_wgmma_",    "conv_sparse_wgmma_", "matmul_",    "attention"};
 static const char *const operators[] = {
     "add",          "sub",          "mul",
     "div",          "prelu",        "pow",

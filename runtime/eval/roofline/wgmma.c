@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products by runtime/cuda/gemm/wgmma.cu: blocks stay for many tiles, whose stages are filled
-   ahead, so that a tile takes what the tensor cores and its epilogue take, and nothing to begin.
+/* Products by runtime/cuda/gemm/wgmma.cu, and by wgmma_sparse.cu: blocks stay for many tiles, whose
+   stages are filled ahead, so that a tile takes what the tensor cores and its epilogue take, and
+   nothing to begin.
 
    PARE_WGMMA_START, its WAITS and the shares are fitted to 61 kernels of INT8 convolutions and
    products that an H200 ran (tests/bench/results/2026-11-26-h200/benches.csv), with the counts of
    the kernels that ran: the model says 0.80 to 1.15 of what was measured, 8 % off in the middle.
-   The test eval_roofline_measured holds it to them. */
+   The test eval_roofline_measured holds it to them. Weights of 2:4 have run on no device: their
+   tiles are taken to reach the shares of dense ones. */
 #include "runtime/eval/roofline/internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define NARROW      (1 / 2.1) /* of either, where only 64 columns share what is read of X */
+#define NARROW (1 / 2.1) /* of either, where only 64 columns share what is read of X */
+/* Bytes a second that L2 gives all stages: what it gave on an H200 in the mean of the product of
+   side 4096 in 93.6 us (1,024 tiles of 128 x 128, 1 MiB each). More was not shown. */
+#define FEED        11.5e12
 #define SCHEDULERS  4
 #define GROUP_WARPS 4
 
@@ -52,43 +57,180 @@ bool pare_wgmma_ends(const pare_gpu_product *p, const pare_act *act, pare_dtype 
            (!p->residual || p->z == p->y || (pare_type_is_int8(p->z) && p->y != PARE_bf16));
 }
 
+/* Y's type and what is added, as the kernels' names have them. */
+typedef struct output_form {
+    int to;
+    enum { ADDS_NOTHING, ADDS_OF_Y, ADDS_BYTES } residual;
+} output_form;
+
+static output_form output_of(const pare_gpu_product *p)
+{
+    const bool integer = pare_type_is_int8(p->type), to_bytes = pare_type_is_int8(p->y);
+    return (output_form){(int)(!integer   ? p->type
+                               : to_bytes ? PARE_s8
+                                          : p->y),
+                         !p->residual                           ? ADDS_NOTHING
+                         : !to_bytes && pare_type_is_int8(p->z) ? ADDS_BYTES
+                                                                : ADDS_OF_Y};
+}
+
 /* The counts of the tile's kernel with steps of so many bytes; false: there is none. '#': any
    number of stages. */
 static bool row_of(const char *counts, const pare_gpu_product *p, const struct tile *t, int step,
                    pare_sass *out)
 {
-    enum { NOTHING, OF_Y, BYTES };
     char name[128];
-    const bool integer = pare_type_is_int8(p->type), to_bytes = pare_type_is_int8(p->y);
-    const int to = (int)(!integer ? p->type : to_bytes ? PARE_s8 : p->y);
-    const int z = !p->residual ? NOTHING : !to_bytes && pare_type_is_int8(p->z) ? BYTES : OF_Y;
+    const output_form f = output_of(p);
     snprintf(name, sizeof name,
              "_Z11wgmma_tilesI7variantILi%dELi%dELb%dELi%dELb%dELi%dELi%dELi%dELi#ELi%dELi%dEE",
-             (int)p->type, to, p->gelu, z, p->picture, t->mi, t->columns, step, t->blocks,
-             t->groups);
+             (int)p->type, f.to, p->gelu, f.residual, p->picture, t->mi, t->columns, step,
+             t->blocks, t->groups);
     return pare_sass_find(counts, name, out);
+}
+
+/* How a tile's blocks take the device. */
+typedef struct wgmma_work {
+    double rows, columns; /* of a tile */
+    int groups, blocks;   /* that multiply; of a multiprocessor */
+    double tile;          /* seconds that a tile multiplies */
+    pare_bound bound;     /* of these */
+    double behind;        /* instructions of a warp after it */
+    double bytes;         /* of HBM */
+} wgmma_work;
+
+static void work_predict(const pare_gpu_spec *spec, const pare_gpu_product *p, const wgmma_work *w,
+                         pare_roofline_step *out)
+{
+    const double count = ceil(p->rows / w->rows) * ceil(p->columns / w->columns);
+    const double per = fmin(w->blocks, ceil(count / spec->sms));
+    const double warps = per * w->groups * GROUP_WARPS / SCHEDULERS;
+    const double issue = w->behind * (warps + PARE_WGMMA_WAITS) / spec->clock;
+    const double moving = w->bytes / spec->hbm;
+    const double waves = ceil(count / (spec->sms * per));
+    double seconds = waves * (per * w->tile + issue);
+    out->bound = per * w->tile > issue ? w->bound : PARE_BOUND_ISSUE;
+    if (moving > seconds) seconds = moving, out->bound = PARE_BOUND_MEMORY;
+    out->occupancy = (int)per, out->waves = count / (spec->sms * per);
+    pare_step_close(spec, seconds + PARE_WGMMA_START, w->bytes, out);
 }
 
 static void tile_predict(const pare_gpu_spec *spec, const pare_gpu_product *p, const struct tile *t,
                          int step, const pare_sass *row, pare_roofline_step *out)
 {
     const double rows = t->groups * t->mi * 64, size = size_of(p->type);
-    const double count = ceil(p->rows / rows) * ceil(p->columns / t->columns);
-    const double per = fmin(t->blocks, ceil(count / spec->sms));
     const double share = t->columns == 64 ? NARROW
                          : size == 1      ? PARE_WGMMA_SHARE
                                           : PARE_WGMMA_HALF_SHARE;
     const double rate = (size == 1 ? spec->macs_s8 : spec->macs_f16) * share / spec->sms;
     const double tensor = ceil(p->depth * size / step) * rows * t->columns * (step / size) / rate;
-    const double warps = per * t->groups * GROUP_WARPS / SCHEDULERS;
-    const double issue = row->behind * (warps + PARE_WGMMA_WAITS) / spec->clock;
-    const double moving = p->bytes / spec->hbm;
-    const double waves = ceil(count / (spec->sms * per));
-    double seconds = waves * (per * tensor + issue);
-    out->bound = per * tensor > issue ? PARE_BOUND_TENSOR : PARE_BOUND_ISSUE;
-    if (moving > seconds) seconds = moving, out->bound = PARE_BOUND_MEMORY;
-    out->occupancy = (int)per, out->waves = count / (spec->sms * per);
-    pare_step_close(spec, seconds + PARE_WGMMA_START, p->bytes, out);
+    work_predict(spec, p,
+                 &(wgmma_work){.rows = rows,
+                               .columns = t->columns,
+                               .groups = t->groups,
+                               .blocks = t->blocks,
+                               .tile = tensor,
+                               .bound = PARE_BOUND_TENSOR,
+                               .behind = row->behind,
+                               .bytes = p->bytes},
+                 out);
+}
+
+/* --- weights of 2:4 --- */
+
+/* Tiles of wgmma_sparse.cuh: a group has `rows` of the tile's rows and 64 of its columns. */
+static const struct sparse_tile {
+    int groups, rows, columns;
+    const char *name;
+} sparse_tiles[] = {{2, 128, 128, "128x128"},
+                    {2, 256, 128, "256x128"},
+                    {2, 128, 64, "256x64"},
+                    {4, 128, 128, "4wg"},
+                    {4, 128, 256, "4wg"}};
+
+/* Bytes of X's depth of a step and of an instruction; of W they have half. */
+enum { SPARSE_STEP = 128, SPARSE_DEPTH = 64, GROUP_COLUMNS = 64 };
+
+static double tile_rows(const struct sparse_tile *t)
+{
+    return (double)t->groups * GROUP_COLUMNS / t->columns * t->rows;
+}
+
+/* The rules of wgmma.cu and wgmma_sparse.cu that the counts do not show. */
+static bool sparse_suits(const pare_gpu_product *p, const struct sparse_tile *t)
+{
+    const bool narrow = p->columns <= 64, many = p->columns > 128 && p->plain && !p->picture;
+    return p->depth * size_of(p->type) > 64 && (t->columns == 64) == narrow &&
+           (t->groups == 2 || (t->columns == 256) == many);
+}
+
+/* A tap whose channels are not in whole steps comes by halves of one. */
+static bool sparse_row_of(const char *counts, const pare_gpu_product *p,
+                          const struct sparse_tile *t, pare_sass *out)
+{
+    char name[128];
+    const bool halves = pare_type_is_int8(p->type) && p->narrow;
+    const int tap = !p->picture ? 0 : halves ? SPARSE_STEP / 2 : SPARSE_STEP;
+    const output_form f = output_of(p);
+    snprintf(name, sizeof name,
+             "_Z18wgmma_sparse_tilesI14sparse_variantILi%dELi%dELb%dELi%dELi%dELi%dELi%dELi#ELi1E"
+             "Li%dEE",
+             (int)p->type, f.to, p->gelu, f.residual, tap, t->rows, t->columns, t->groups);
+    return pare_sass_find(counts, name, out);
+}
+
+/* An instruction takes what its multiply-adds take at twice the dense rate, or what it reads of
+   shared memory, 64 rows of 32 bytes and t->rows of 64. A tile takes that, or what its stages take
+   of L2. */
+static void sparse_predict(const pare_gpu_spec *spec, const pare_gpu_product *p,
+                           const struct sparse_tile *t, const pare_sass *row,
+                           pare_roofline_step *out)
+{
+    const double size = size_of(p->type), steps = ceil(p->depth * size / SPARSE_STEP);
+    const double rate = 2 * (size == 1 ? spec->macs_s8 : spec->macs_f16) / spec->sms;
+    const double multiply = (double)GROUP_COLUMNS * t->rows * (SPARSE_DEPTH / size) / rate;
+    const double read = GROUP_COLUMNS * SPARSE_DEPTH / 2 + t->rows * SPARSE_DEPTH;
+    const double shared = read / (spec->shared * spec->clock);
+    const double each =
+        fmax(multiply, shared) / (size == 1 ? PARE_WGMMA_SHARE : PARE_WGMMA_HALF_SHARE);
+    const double tensor = steps * t->groups * (SPARSE_STEP / SPARSE_DEPTH) * each;
+    const double meta = SPARSE_STEP / size / 8; /* bytes of a column and step */
+    const double stage = tile_rows(t) * SPARSE_STEP + t->columns * (SPARSE_STEP / 2 + meta);
+    const double feed = steps * stage / (FEED / spec->sms);
+    const double packed = p->columns * p->depth * (size / 2 + 1.0 / 8);
+    work_predict(spec, p,
+                 &(wgmma_work){.rows = tile_rows(t),
+                               .columns = t->columns,
+                               .groups = t->groups,
+                               .blocks = 1,
+                               .tile = fmax(tensor, feed),
+                               .bound = feed > tensor       ? PARE_BOUND_MEMORY
+                                        : shared > multiply ? PARE_BOUND_SHARED
+                                                            : PARE_BOUND_TENSOR,
+                               .behind = row->behind,
+                               .bytes = p->bytes - p->columns * p->depth * size + packed},
+                 out);
+}
+
+/* The faster of *out and *made, whose kernel has this name. */
+static void faster_take(pare_roofline_step *out, pare_roofline_step *made, const char *stem,
+                        const char *way, const char *name)
+{
+    if (out->launches && made->seconds >= out->seconds) return;
+    snprintf(made->kernel, sizeof made->kernel, "%s_%s_%s", stem, way, name);
+    *out = *made;
+}
+
+static void sparse_tiles_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                                 const pare_gpu_product *p, pare_roofline_step *out)
+{
+    for (size_t i = 0; i < sizeof sparse_tiles / sizeof *sparse_tiles; i++) {
+        const struct sparse_tile *t = &sparse_tiles[i];
+        pare_sass row;
+        pare_roofline_step made = {.dtype = p->type};
+        if (!sparse_suits(p, t) || !sparse_row_of(counts, p, t, &row)) continue;
+        sparse_predict(spec, p, t, &row, &made);
+        faster_take(out, &made, stem, "sparse_wgmma", t->name);
+    }
 }
 
 void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
@@ -104,8 +246,7 @@ void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const cha
             if (tile && strcmp(tile, tiles[i].name) != 0) continue;
             if (!suits(p, &tiles[i], step) || !row_of(counts, p, &tiles[i], step, &row)) continue;
             tile_predict(spec, p, &tiles[i], step, &row, &made);
-            if (out->launches && made.seconds >= out->seconds) continue;
-            snprintf(made.kernel, sizeof made.kernel, "%s_wgmma_%s", stem, tiles[i].name);
-            *out = made;
+            faster_take(out, &made, stem, "wgmma", tiles[i].name);
         }
+    if (p->sparse && !tile) sparse_tiles_predict(spec, counts, stem, p, out);
 }

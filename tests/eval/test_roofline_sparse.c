@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The model of products with weights of 2:4, by numbers that were worked out by hand. */
+#include "runtime/eval/roofline/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* One SM at 1 GHz that multiplies 4,096 numbers of 8 bits a cycle and reads 128 bytes of shared
+   memory, as an H200's does. */
+static const pare_gpu_spec one = {.name = "one",
+                                  .sms = 1,
+                                  .clock = 1e9,
+                                  .hbm = 1e15,
+                                  .host = 1e9,
+                                  .macs_s8 = 4096e9,
+                                  .macs_f16 = 2048e9,
+                                  .macs_f32 = 1e9,
+                                  .shared = 128,
+                                  .reached = 1};
+/* The kernel of 256 x 128 alone, without an epilogue. */
+static const char counts[] =
+    "_Z18wgmma_sparse_tilesI14sparse_variantILi3ELi3ELb0ELi0ELi0ELi256ELi128ELi4ELi1ELi2EE all=1 "
+    "loop=1 mma=1 behind=0 blocks=1\n";
+
+static pare_gpu_product product_of(double rows, double columns, double depth)
+{
+    return (pare_gpu_product){.type = PARE_s8,
+                              .y = PARE_s8,
+                              .batches = 1,
+                              .rows = rows,
+                              .columns = columns,
+                              .depth = depth,
+                              .chunks = true,
+                              .plain = true,
+                              .wgmma = true,
+                              .sparse = true,
+                              .bytes = rows * (depth + columns) + columns * depth};
+}
+
+static void near(double a, double b)
+{
+    if (!(a > b * (1 - 1e-9) && a < b * (1 + 1e-9))) fail_msg("%.12g is not %.12g", a, b);
+}
+
+/* A tile of depth 1,024 has eight steps of two instructions for each of two groups, which read 64 x
+   32 + 256 x 64 bytes: 144 cycles each, longer than the 128 of their multiply-adds. Dense tiles'
+   share is 1 / 1.08. Ahead and behind: 1.43 us. L2 would give the stages in less time. */
+static void shared_memory_bounds_instructions(void **state)
+{
+    (void)state;
+    pare_roofline_step s = {0};
+    pare_gpu_product p = product_of(256, 128, 1024);
+    pare_wgmma_predict(&one, counts, "matmul", &p, NULL, &s);
+    assert_string_equal(s.kernel, "matmul_sparse_wgmma_256x128");
+    near(s.seconds, 8 * 2 * 2 * 144e-9 * 1.08 + 1.43e-6 + PARE_LAUNCH_SECONDS);
+    assert_int_equal(s.bound, PARE_BOUND_SHARED);
+    near(s.bytes, 256 * (1024 + 128) + 128 * 1024 * (0.5 + 1.0 / 8));
+    p.depth = 1025; /* a step more, most of it nothing */
+    s = (pare_roofline_step){0};
+    pare_wgmma_predict(&one, counts, "matmul", &p, NULL, &s);
+    near(s.seconds, 9 * 2 * 2 * 144e-9 * 1.08 + 1.43e-6 + PARE_LAUNCH_SECONDS);
+    p.rows = 257, p.depth = 1024; /* two tiles, one after the other */
+    s = (pare_roofline_step){0};
+    pare_wgmma_predict(&one, counts, "matmul", &p, NULL, &s);
+    near(s.seconds, 2 * 8 * 2 * 2 * 144e-9 * 1.08 + 1.43e-6 + PARE_LAUNCH_SECONDS);
+}
+
+/* With 132 SMs at an H200's clock L2 gives a stage of 43,008 bytes in 43,008 x 132 / 11.5e12
+   seconds: longer than the instructions. */
+static void l2_feeds_tiles(void **state)
+{
+    (void)state;
+    pare_roofline_step s = {0};
+    pare_gpu_spec spec = one;
+    spec.sms = 132, spec.clock = 1.755e9, spec.macs_s8 = 132 * 1.755e9 * 4096;
+    const pare_gpu_product p = product_of(256 * 132, 128, 1024);
+    pare_wgmma_predict(&spec, counts, "matmul", &p, NULL, &s);
+    near(s.seconds, 8 * 43008 * 132 / 11.5e12 + 1.43e-6 + PARE_LAUNCH_SECONDS);
+    assert_int_equal(s.bound, PARE_BOUND_MEMORY);
+}
+
+static bool is_sparse(const pare_gpu_spec *spec, const char *stem, const pare_gpu_product *p,
+                      const char *tile)
+{
+    pare_roofline_step s = {0};
+    pare_product_predict(spec, pare_sass_counts, stem, p, &s);
+    return strstr(s.kernel, tile) != NULL;
+}
+
+/* This build's kernels on an H200: dense weights, little depth and small products take none. */
+static void the_backends_kernels_are_found(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    const pare_gpu_spec *h200;
+    static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
+    pare_ctx_init(&ctx);
+    assert_int_equal(pare_gpu_spec_find(&ctx, &h200, "h200"), PARE_OK);
+    for (int t = 0; t < 4; t++) {
+        pare_gpu_product p = product_of(4096, 4096, 4096);
+        pare_roofline_step dense = {0}, sparse = {0};
+        const double size = t < 2 ? 1 : 2;
+        p.type = p.y = types[t];
+        p.bytes *= size;
+        pare_product_predict(h200, pare_sass_counts, "matmul", &p, &sparse);
+        assert_non_null(strstr(sparse.kernel, "matmul_sparse_wgmma_"));
+        p.sparse = false;
+        pare_product_predict(h200, pare_sass_counts, "matmul", &p, &dense);
+        assert_non_null(strstr(dense.kernel, "matmul_wgmma_"));
+        assert_true(sparse.seconds < dense.seconds && sparse.seconds > dense.seconds / 2);
+        p = product_of(1e5, 256, size == 1 ? 64 : 32);
+        p.type = p.y = types[t];
+        assert_false(is_sparse(h200, "matmul", &p, "sparse"));
+        p = product_of(100, 256, 4096);
+        p.type = p.y = types[t];
+        assert_false(is_sparse(h200, "matmul", &p, "sparse"));
+        p = product_of(401408, 64, 576); /* windows of 64 channels */
+        p.type = p.y = types[t];
+        p.picture = p.narrow = true;
+        assert_true(is_sparse(h200, "conv", &p, "conv_sparse_wgmma_256x64"));
+    }
+    pare_ctx_clear(&ctx);
+}
+
+/* Of every form of an epilogue that the dense kernels have. */
+static void epilogues_are_found(void **state)
+{
+    (void)state;
+    pare_ctx ctx;
+    const pare_gpu_spec *h200;
+    static const pare_dtype to[] = {PARE_f32, PARE_f16, PARE_bf16};
+    pare_ctx_init(&ctx);
+    assert_int_equal(pare_gpu_spec_find(&ctx, &h200, "h200"), PARE_OK);
+    pare_gpu_product p = product_of(4096, 4096, 4096);
+    p.plain = false, p.gelu = true;
+    assert_true(is_sparse(h200, "matmul", &p, "matmul_sparse_wgmma_"));
+    p.gelu = false;
+    for (int i = 0; i < 3; i++) {
+        p.y = to[i], p.residual = false;
+        assert_true(is_sparse(h200, "matmul", &p, "matmul_sparse_wgmma_"));
+        p.residual = true, p.z = to[i];
+        assert_true(is_sparse(h200, "matmul", &p, "matmul_sparse_wgmma_"));
+    }
+    p.y = PARE_f32, p.z = PARE_s8; /* no room for them beside the larger tile */
+    assert_false(is_sparse(h200, "matmul", &p, "matmul_sparse_wgmma_256x128"));
+    pare_ctx_clear(&ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shared_memory_bounds_instructions),
+        cmocka_unit_test(l2_feeds_tiles),
+        cmocka_unit_test(the_backends_kernels_are_found),
+        cmocka_unit_test(epilogues_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
