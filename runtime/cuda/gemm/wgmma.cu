@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which products compute capability 9.0's own instructions take, and those of 8-bit integers to
-   8-bit integers. Others: wgmma_half.cu, wgmma_real.cu. */
+   8-bit integers. Others: wgmma_half.cu, wgmma_real.cu, wgmma_f8.cu. */
 #include "runtime/cuda/gemm/wgmma_tiles.cuh"
 
 /* Tiles of 128 x 128 below which a block a tile leaves most of a device idle: those of three in ten
@@ -70,6 +70,32 @@ typedef enum end_form {
     END_REAL_BYTES /* f32 or f16, with a residual of 8 bits */
 } end_form;
 
+/* Of factors of FP8; of E5M2 bounds alone. */
+static end_form end_of_f8(const pare_cuda_gemm_args &p)
+{
+    const pare_epilogue &e = p.epilogue;
+    const bool alone = e.z_type == PARE_NOTYPE, e4m3 = p.x_type == PARE_f8e4m3;
+    if (!e4m3 && (!alone || p.picture)) return END_OTHER;
+    if (p.y_type == p.x_type && e.act.kind == PARE_ACT_GELU) return alone ? END_GELU : END_OTHER;
+    if (!act_is_bounds(e.act)) return END_OTHER;
+    if (p.y_type == p.x_type) return alone || e.z_type == p.x_type ? END_BOUNDS : END_OTHER;
+    if (alone || e.z_type == p.y_type) return END_REAL;
+    return e.z_type == p.x_type && p.y_type != PARE_bf16 && p.y_row % 16 == 0 ? END_REAL_BYTES
+                                                                              : END_OTHER;
+}
+
+/* Sums twice leave registers for few tiles. */
+static bool f8_tile_suits(const pare_cuda_gemm_args &p, end_form end)
+{
+    if (p.picture && end != END_BOUNDS) return false;
+    switch (p.tile) {
+    case PARE_CUDA_128X128: return p.columns > 64;
+    case PARE_CUDA_128X64: return !p.picture;
+    case PARE_CUDA_256X64: return p.picture && p.columns <= 64;
+    default: return false;
+    }
+}
+
 static end_form end_of_product(const pare_cuda_gemm_args &p)
 {
     const pare_epilogue &e = p.epilogue;
@@ -125,14 +151,14 @@ extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm
                                      const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
 {
     pare_cuda_gemm_args p = *product;
-    const bool integer = pare_type_is_int8(p.x_type);
+    const bool integer = pare_type_is_int8(p.x_type), f8 = pare_type_is_f8(p.x_type);
     if (p.x_type == PARE_f32 || (!integer && prep->deterministic) || p.batches != 1 ||
         p.depth < 1 || !columns_fit(p) || p.rows > INT32_MAX - BAND_ROWS)
         return false;
     p.tile = tile;
     p.epilogue = *e;
-    const end_form end = end_of_product(p);
-    return end != END_OTHER && tile_suits(p, end) &&
+    const end_form end = f8 ? end_of_f8(p) : end_of_product(p);
+    return end != END_OTHER && (f8 ? f8_tile_suits(p, end) : tile_suits(p, end)) &&
            (p.picture ? picture_fits(p, x_zero) : matrix_fits(p)) &&
            device_fits(prep->device, p.rows * p.columns);
 }
@@ -180,6 +206,7 @@ static cudaError_t form_choose(const pare_cuda_gemm_args *p, cudaStream_t stream
 extern "C" cudaError_t pare_cuda_wgmma_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     if (p->rows == 0 || p->columns == 0) return cudaSuccess;
+    if (pare_type_is_f8(p->x_type)) return pare_cuda_wgmma_f8_launch(p, stream);
     if (!pare_type_is_int8(p->x_type)) return pare_cuda_wgmma_half_launch(p, stream);
     if (p->epilogue.real) return pare_cuda_wgmma_real_launch(p, stream);
     return p->x_type == PARE_s8 ? form_choose<PARE_s8>(p, stream) : form_choose<PARE_u8>(p, stream);
