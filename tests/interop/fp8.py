@@ -88,7 +88,7 @@ def convolutions(net, per_channel):
     b = net.op('Relu', net.op('Add', conv(net.op('Relu', a), 64, 32, 1)[0], skip))
     c = conv(net.op('Relu', conv(b, 32, 32, 3, group=32)[0]), 32, 48, 3, 2)[0]
     flat = net.op('Flatten', net.op('GlobalAveragePool', c))
-    return (2, 3, 40, 40), net.op('MatMul', net.pair(flat, 2), net.weight(normal(48, 10), 1 if per_channel else None)), 5
+    return (2, 3, 40, 40), net.op('MatMul', net.pair(flat, 2), net.weight(normal(48, 10), 1 if per_channel else None)), 6
 
 
 def attention(net, per_channel):
