@@ -57,12 +57,12 @@ static pare_status constants(pare_quant_scheme *s, const pare_quant_point *p, pa
                              pare_value **scale, pare_value **zero)
 {
     const char *name = p->value->name;
-    uint8_t u8 = (uint8_t)p->zero;
-    int8_t s8 = (int8_t)p->zero;
-    bool is_u8 = s->options->unsigned_activations;
+    const uint8_t code = (uint8_t)p->zero; /* of s8, too; of FP8 0 */
+    const pare_dtype type = s->options->fp8                    ? PARE_f8e4m3
+                            : s->options->unsigned_activations ? PARE_u8
+                                                               : PARE_s8;
     PARE_TRY(pare_quant_constant(graph, scale, name, "scale", PARE_f32, 0, NULL, &p->scale));
-    return pare_quant_constant(graph, zero, name, "zero_point", is_u8 ? PARE_u8 : PARE_s8, 0, NULL,
-                               is_u8 ? (void *)&u8 : (void *)&s8);
+    return pare_quant_constant(graph, zero, name, "zero_point", type, 0, NULL, &code);
 }
 
 /* Position right after the node that makes a value; the front for inputs. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights become s8 constants (of W4A8 s4) with a DequantizeLinear after them, each once however
-   many nodes read it; biases become s32 where the target wants that.
+/* Weights become constants of s8 (of W4A8 s4, of FP8 E4M3) with a DequantizeLinear after them, each
+   once however many nodes read it; biases become s32 where the target wants that.
 
    Bias correction: a rounded weight W' errs by W' - W, and where the input's mean is not zero that
    shifts the mean of output o: E[y'_o] - E[y_o] = sum over inputs c of (W' - W)[o, c] E[x_c], taps
@@ -9,15 +9,22 @@
    taken from the bias. Taps in the padding count as if inside. */
 #include "calib/channels.h"
 #include "quant/internal.h"
+#include "runtime/base/f8.h"
 
 #include <math.h>
 #include <string.h>
 
 /* --- bias correction --- */
 
+/* What a weight's level is in steps of its scale. */
+static double level_of(const int8_t *q, int64_t at, bool fp8)
+{
+    return fp8 ? (double)pare_f8e4m3_value((uint8_t)q[at]) : (double)q[at];
+}
+
 /* Mean of output o's error. */
 static double shift_of(const pare_quant_layout *l, int64_t o, const void *w, const int8_t *q,
-                       float scale, const pare_channels *x, const float *divided)
+                       bool fp8, float scale, const pare_channels *x, const float *divided)
 {
     int64_t first =
         o / (l->outputs / l->groups) * l->inputs; /* channel of its group's first input */
@@ -26,7 +33,7 @@ static double shift_of(const pare_quant_layout *l, int64_t o, const void *w, con
         const int64_t at = pare_quant_element(l, o, c);
         double error = 0;
         for (int64_t t = at; t < at + l->taps; t++)
-            error += (double)q[t] * (double)scale - (double)pare_quant_number(w, t);
+            error += level_of(q, t, fp8) * (double)scale - (double)pare_quant_number(w, t);
         double mean = pare_channels_mean(x, first + c);
         shift += error * (divided ? mean / (double)divided[first + c] : mean);
     }
@@ -52,8 +59,8 @@ static pare_status bias_shift(pare_quant_scheme *s, const pare_quant_job *job, c
     double *shift = pare_arena_alloc(s->arena, (size_t)l.outputs, sizeof *shift);
     if (!shift) return PARE_MEMORY;
     for (int64_t o = 0; o < l.outputs; o++)
-        shift[o] = shift_of(&l, o, w->data, q, scale[scales == 1 ? 0 : o], stats->channels,
-                            s->point[job->x].divided);
+        shift[o] = shift_of(&l, o, w->data, q, s->options->fp8, scale[scales == 1 ? 0 : o],
+                            stats->channels, s->point[job->x].divided);
     *out = shift;
     *count = l.outputs;
     return PARE_OK;
@@ -131,7 +138,8 @@ static pare_status make(weights *all, pare_value *value, int axis, int bits, flo
     float *own;
     PARE_TRY(pare_quant_weight_read(s, value, w->data, &now, &own));
     const pare_quant_weight_view view = pare_quant_weight_look(&now, axis);
-    const pare_status st = pare_quant_weight_scales(s->ctx, &view, bits, w->scale);
+    const pare_status st =
+        pare_quant_weight_scales(s->ctx, &view, s->options->fp8 ? PARE_QUANT_FP8 : bits, w->scale);
     pare_free(own);
     PARE_TRY(st);
     pare_tensor_give_back(w->data);
@@ -279,7 +287,8 @@ static pare_status round_weight(pare_quant_scheme *s, weight *w, const pare_tens
                                             shift, &done));
         w->shift = done ? shift : NULL;
     }
-    if (!done) pare_quant_weight_round(view, w->scale, w->bits, q);
+    if (!done)
+        pare_quant_weight_round(view, w->scale, s->options->fp8 ? PARE_QUANT_FP8 : w->bits, q);
     return PARE_OK;
 }
 
@@ -321,7 +330,7 @@ static pare_status write_weight(pare_quant_scheme *s, weight *w)
     PARE_TRY(pare_quant_weight_read(s, w->value, w->data, &now, &own));
     const pare_quant_weight_view view = pare_quant_weight_look(&now, w->axis);
     const int bits = w->bits;
-    const pare_dtype type = bits == 4 ? PARE_s4 : PARE_s8;
+    const pare_dtype type = s->options->fp8 ? PARE_f8e4m3 : bits == 4 ? PARE_s4 : PARE_s8;
     const int64_t count = w->data->count;
     int8_t *q = pare_alloc(s->ctx, (size_t)count, 1);
     int8_t *zeros = pare_alloc(s->ctx, (size_t)w->channels, 1);
@@ -358,6 +367,11 @@ static pare_status weight_view(pare_quant_scheme *s, weight *w, const pare_node 
     return pare_quant_view_add(s, &w->views, *out);
 }
 
+static bool writes_s32(const pare_quant_scheme *s)
+{
+    return pare_target_of(s->options->target)->s32_bias && !s->options->fp8;
+}
+
 /* A bias (outputs) of s32 with the scale s_x * s_w[c], as ONNX Runtime's kernels take it. */
 static pare_status write_s32(pare_quant_scheme *s, const pare_quant_job *job, const char *name,
                              const pare_tensor *bias, const float *w_scale)
@@ -384,7 +398,7 @@ pare_status pare_quant_add_bias(pare_quant_scheme *s, const pare_quant_job *job,
     pare_node *node = job->node;
     pare_value *value;
     if (job->part.beta != 1) PARE_TRY(pare_node_set_float(node, "beta", 1));
-    if (pare_target_of(s->options->target)->s32_bias && w_scale->rank == 1)
+    if (writes_s32(s) && w_scale->rank == 1)
         return write_s32(s, job, bias->name, bias, w_scale->data);
     PARE_TRY(pare_quant_constant(node->graph, &value, node->out[0]->name, "bias", PARE_f32,
                                  bias->rank, bias->dims, bias->data));
@@ -412,6 +426,8 @@ static pare_status round_float(pare_quant_scheme *s, const pare_quant_job *job, 
                                pare_node *node, int i, const pare_tensor *t)
 {
     bool one_scale = w->channels == 1, one_bias = t->count == 1;
+    if (s->options->fp8) /* sums are floats: any number is on their grid */
+        return t == node->in[i]->data ? PARE_OK : pare_quant_put(node, i, t->data);
     if (!one_scale && !one_bias && t->count != w->channels) return PARE_OK;
     if (one_bias && !one_scale && t == node->in[i]->data)
         return PARE_OK; /* one number, many grids */
@@ -476,8 +492,8 @@ static pare_status write_bias(pare_quant_scheme *s, const pare_quant_job *job, c
     const pare_tensor *bias;
     if (!own) return write_sum(s, job, w);
     if (!own->data || own->data->dtype != PARE_f32) return PARE_OK;
-    bool s32 = pare_target_of(s->options->target)->s32_bias && w->axis >= 0 &&
-               own->data->rank == 1 && own->data->count == w->channels;
+    bool s32 =
+        writes_s32(s) && w->axis >= 0 && own->data->rank == 1 && own->data->count == w->channels;
     PARE_TRY(scaled(s, own->data, job->part.beta, &bias));
     PARE_TRY(corrected(s, job, w, bias, &bias));
     if (s32)
@@ -534,7 +550,7 @@ pare_status pare_quant_emit_weights(pare_quant_scheme *s)
     if (!all.of_job) return PARE_MEMORY;
     for (int j = 0; j < s->job_count; j++)
         if (s->job[j].part.constant) PARE_TRY(find_job(&all, j));
-    for (int j = 0; j < s->job_count; j++)
+    for (int j = 0; j < s->job_count && !s->options->fp8; j++)
         if (s->job[j].part.constant) PARE_TRY(raise_scales(&all, j));
     if (pare_quant_f16_scales(s->options)) shorten_scales(&all);
     for (int j = 0; j < s->job_count; j++) {

@@ -229,6 +229,8 @@ static inline bool pare_quant_f16_takes(float scale) { return scale >= 0x1p-20f 
 /* The least f16 number that is not below such a scale. */
 float pare_quant_f16_scale(float scale);
 
+/* Beside 8 and 4 bits: codes of FP8 (E4M3). */
+enum { PARE_QUANT_FP8 = 0 };
 /* Levels of weights. */
 static inline int pare_quant_weight_low(int bits) { return bits == 4 ? -8 : -127; }
 static inline int pare_quant_weight_high(int bits) { return bits == 4 ? 7 : 127; }

@@ -75,6 +75,8 @@ typedef struct pare_quant_options {
                            all of them */
     bool float_weights; /* W4A16: MXFP4, W8A16: FP8 (E4M3), in place of integers */
     int weight_bits;    /* int8: 4: weights are INT4 (W4A8); 0: 8 */
+    bool fp8;           /* int8: codes are FP8 (E4M3), those of weights too: symmetric, ranges by
+                           MINMAX, weights rounded to the nearest */
     int threads; /* that round weights to the nearest; 0: all cores; the result does not depend on
                     them */
     pare_rounding rounding;
@@ -93,7 +95,7 @@ typedef struct pare_quant_options {
 static inline bool pare_quant_rounds_by_samples(const pare_quant_options *o)
 {
     const bool weights = pare_precision_is_weight_only(o->precision);
-    if (o->rounding == PARE_ROUNDING_NEAREST) return false;
+    if (o->rounding == PARE_ROUNDING_NEAREST || o->fp8) return false;
     if (o->rounding != PARE_ROUNDING_DEFAULT) return weights || o->precision == PARE_PRECISION_INT8;
     return weights || (o->precision == PARE_PRECISION_INT8 && o->weight_bits == 4);
 }

@@ -16,14 +16,17 @@
 
 /* --- the float graph that is calibrated and then quantized --- */
 
-/* The oldest opset that can say what will be written: DequantizeLinear with an axis (13), with
-   f16 scales (19), with blocks or of INT4 (21), Cast to bf16 (13), bf16 in every operator (22). */
+/* The oldest opset that can say what will be written: DequantizeLinear with an axis (13), of
+   FP8 or with f16 scales (19), with blocks or of INT4 (21), Cast to bf16 (13), bf16 in every
+   operator (22). */
 static int64_t wanted_opset(const pare_quant_options *options)
 {
     if (options->float_weights) return options->precision == PARE_PRECISION_W4A16 ? 24 : 21;
     if (options->precision == PARE_PRECISION_W4A16 || options->weight_bits == 4) return 21;
     if (options->precision == PARE_PRECISION_W8A16 && options->block_size) return 21;
-    if (options->precision == PARE_PRECISION_INT8 && pare_quant_f16_scales(options)) return 19;
+    if (options->precision == PARE_PRECISION_INT8 &&
+        (options->fp8 || pare_quant_f16_scales(options)))
+        return 19;
     return options->precision == PARE_PRECISION_BF16 && options->bf16_compute ? 22 : 13;
 }
 
@@ -222,7 +225,12 @@ static char *recipe_of(pare_model *model, const pare_quant_options *o)
     if (o->precision == PARE_PRECISION_INT8)
         recipe = pare_arena_printf(
             &model->arena, "%s activations=%s target=%s weights=%s method=%s%s%s%s%s%s",
-            four_bits(o) ? "w4a8" : "int8", o->unsigned_activations ? "u8" : "s8",
+            o->fp8         ? "fp8"
+            : four_bits(o) ? "w4a8"
+                           : "int8",
+            o->fp8                    ? "e4m3"
+            : o->unsigned_activations ? "u8"
+                                      : "s8",
             pare_target_of(o->target)->name, o->per_tensor_weights ? "tensor" : "channel",
             method_text(&o->rule, method, sizeof method),
             !o->bias_correction ? " bias-correction=none"

@@ -2,6 +2,7 @@
 /* Ranges to scales and zero points (QuantizeLinear, ONNX 13). */
 #include "calib/histogram.h"
 #include "quant/internal.h"
+#include "runtime/base/f8.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -98,13 +99,16 @@ bool pare_quant_spans_agree(const pare_quant_scheme *s, int a, int b)
     return fmaxf(x, y) <= 1.25f * fminf(x, y);
 }
 
-/* Symmetric: the larger end is 127. With a zero point: [low, high] is [0, 255]; balanced: 0 is 128.
-   A tensor that was always zero, or so small that its scale would be denormal, gets the scale 1. */
+/* Symmetric: the larger end is 127, of FP8 448. With a zero point: [low, high] is [0, 255];
+   balanced: 0 is 128. A tensor that was always zero, or so small that its scale would be denormal,
+   gets the scale 1. */
 static void set_scale(const pare_quant_scheme *s, pare_quant_point *p)
 {
     bool zero_point = s->options->unsigned_activations;
     const bool balanced = zero_point && p->balanced && p->low < 0;
-    p->scale = balanced ? fmaxf(-p->low, p->high) / 127 : span(s, p) / (zero_point ? 255 : 127);
+    p->scale = balanced          ? fmaxf(-p->low, p->high) / 127
+               : s->options->fp8 ? span(s, p) / PARE_F8E4M3_MOST
+                                 : span(s, p) / (zero_point ? 255 : 127);
     if (!(p->scale >= FLT_MIN)) p->scale = 1;
     if (pare_quant_f16_scales(s->options) && pare_quant_f16_takes(p->scale))
         p->scale = pare_quant_f16_scale(p->scale);

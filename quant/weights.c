@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights: symmetric, of 8 bits in [-127, 127], of 4 bits in [-8, 7]. */
+/* Weights: symmetric, of 8 bits in [-127, 127], of 4 bits in [-8, 7]; of FP8 in [-448, 448]. */
 #include "calib/channels.h"
 #include "quant/internal.h"
 #include "runtime/base/clones.h"
+#include "runtime/base/f8.h"
 
 #include <math.h>
 #include <string.h>
@@ -206,10 +207,15 @@ PARE_CLONES static double error_of(const float *row, int64_t n, float scale, flo
 
 /* Of 24 clipping points from the largest |w| down to 0.7 of it (of 4 bits 0.5), the one of least
    squared error; ties take the larger. (Choosing a step by its error: Banner et al. 2019, arXiv
-   1810.05723.) */
+   1810.05723.) Of FP8 the largest |w| is 448: steps are parts of a number, and only what is clipped
+   would err more. */
 static float best_scale(const float *row, int64_t n, int bits)
 {
     enum { CANDIDATES = 24 };
+    if (bits == PARE_QUANT_FP8) {
+        const float most = largest(row, n) / PARE_F8E4M3_MOST;
+        return most >= 1e-30f ? most : 1;
+    }
     const float low = (float)pare_quant_weight_low(bits),
                 high = (float)pare_quant_weight_high(bits);
     const float depth = bits == 4 ? 0.5f : 0.3f;
@@ -253,17 +259,37 @@ PARE_CLONES static void round_row(const char *from, int64_t n, const float *scal
     }
 }
 
+/* The same of FP8, without -0. */
+PARE_CLONES static void f8_round_row(const char *from, int64_t n, const float *scale, int64_t step,
+                                     int8_t *to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float w;
+        memcpy(&w, from + (size_t)i * sizeof w, sizeof w);
+        const uint8_t code = pare_f8e4m3_code(w / scale[i * step]);
+        to[i] = (int8_t)(code & 0x7f ? code : 0);
+    }
+}
+
+static void round_any(const char *from, int64_t n, const float *scale, int64_t step, int bits,
+                      int8_t *to)
+{
+    if (bits == PARE_QUANT_FP8)
+        f8_round_row(from, n, scale, step, to);
+    else
+        round_row(from, n, scale, step, (float)pare_quant_weight_low(bits),
+                  (float)pare_quant_weight_high(bits), to);
+}
+
 void pare_quant_weight_round(const pare_quant_weight_view *w, const float *scale, int bits,
                              int8_t *out)
 {
-    const float low = (float)pare_quant_weight_low(bits),
-                high = (float)pare_quant_weight_high(bits);
     const int64_t row = w->channels * w->inner;
     for (int64_t o = 0; o < w->outer; o++) {
         const char *from = (const char *)w->data + (size_t)(o * row) * sizeof(float);
-        if (w->inner == 1) round_row(from, row, scale, 1, low, high, out + o * row);
+        if (w->inner == 1) round_any(from, row, scale, 1, bits, out + o * row);
         for (int64_t c = 0; w->inner > 1 && c < w->channels; c++)
-            round_row(from + (size_t)(c * w->inner) * sizeof(float), w->inner, scale + c, 0, low,
-                      high, out + o * row + c * w->inner);
+            round_any(from + (size_t)(c * w->inner) * sizeof(float), w->inner, scale + c, 0, bits,
+                      out + o * row + c * w->inner);
     }
 }

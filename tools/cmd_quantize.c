@@ -33,12 +33,13 @@ static const pare_option table[] = {
         "in place of --data: ranges that 'pare calibrate' measured, a calibration cache of "
         "TensorRT, or the ranges in another tool's quantized model (.onnx)"),
     PARE_OPT_CHOICE(
-        "precision", "int8|fp16|bf16|w4a16|w8a16|w4a8", precision,
+        "precision", "int8|fp16|bf16|w4a16|w8a16|w4a8|fp8", precision,
         "number format of the result (int8); w4a8: INT8 with INT4 weights; w4a16, w8a16: matrices "
-        "of INT4 or INT8, float activations"),
-    PARE_OPT_CHOICE("float-precision", "fp32|fp16", float_precision,
-                    "int8, w4a8: what is not int8 computes in FP16, but nodes that would overflow "
-                    "it (fp32; with --prefer latency on a GPU each node as is fastest)"),
+        "of INT4 or INT8, float activations; fp8: weights and activations of E4M3"),
+    PARE_OPT_CHOICE(
+        "float-precision", "fp32|fp16", float_precision,
+        "int8, w4a8, fp8: what is not of 8 bits computes in FP16, but nodes that would overflow "
+        "it (fp32; with --prefer latency on a GPU each node as is fastest)"),
     PARE_OPT_INT(
         "block-size", "N", block_size, 0, 1 << 20,
         "w4a16, w8a16: weights of an output that share a scale; 0: all of them (w4a16: 32, "
@@ -47,16 +48,17 @@ static const pare_option table[] = {
         "weight-type", "int|float", weight_type,
         "w4a16, w8a16: float: weights are MXFP4 (blocks of 32, a power of two each; opset "
         "24) or FP8 E4M3 (int)"),
-    PARE_OPT_CHOICE("rounding", "gptq|nearest|adaround", rounding,
-                    "how weights are rounded (int8: nearest; w4a8, w4a16, w8a16: gptq with --data, "
-                    "else nearest)"),
+    PARE_OPT_CHOICE(
+        "rounding", "gptq|nearest|adaround", rounding,
+        "how weights are rounded (int8, fp8: nearest; w4a8, w4a16, w8a16: gptq with --data, "
+        "else nearest)"),
     PARE_OPT_INT("iterations", "N", iterations, 1, 1000000,
                  "--rounding adaround: steps for each layer (1000)"),
     PARE_INT8_ROWS(int8, ""),
-    PARE_OPT_REAL(
-        "max-drop", "POINTS", max_drop, 0, 100,
-        "keep as many nodes float as it takes to lose at most these points of top-1 (int8, w4a8; "
-        "without labels: of agreement with the float model)"),
+    PARE_OPT_REAL("max-drop", "POINTS", max_drop, 0, 100,
+                  "keep as many nodes float as it takes to lose at most these points of top-1 "
+                  "(int8, w4a8, fp8; "
+                  "without labels: of agreement with the float model)"),
     PARE_OPT_FILE("validation", "V.h5", validation,
                   "--max-drop: data set that judges (the one of --data; 10,000 samples at most)"),
     PARE_OPT_CHOICE("prefer", "size|latency", prefer,
@@ -93,15 +95,17 @@ static const quantize_options defaults = {.source = PARE_SOURCE_DEFAULTS,
                                           .rounding = -1,
                                           .float_precision = -1};
 
-static const char *const precisions[] = {"int8", "fp16", "bf16", "w4a16", "w8a16", "w4a8"};
-enum { GPTQ, NEAREST, ADAROUND };         /* words of --rounding */
-enum { FLOAT = 1 };                       /* of --weight-type */
-enum { FP16 = 1 };                        /* of --float-precision */
-enum { W4A8 = PARE_PRECISION_W8A16 + 1 }; /* of these words: INT8 with weights of 4 bits */
+static const char *const precisions[] = {"int8", "fp16", "bf16", "w4a16", "w8a16", "w4a8", "fp8"};
+enum { GPTQ, NEAREST, ADAROUND }; /* words of --rounding */
+enum { FLOAT = 1 };               /* of --weight-type */
+enum { FP16 = 1 };                /* of --float-precision */
+/* Of these words: INT8 with weights of 4 bits, and with codes of FP8. */
+enum { W4A8 = PARE_PRECISION_W8A16 + 1, FP8 };
 
+/* Has it weights and activations of few bits, by ranges? */
 static bool is_int8(const quantize_options *o)
 {
-    return o->precision == PARE_PRECISION_INT8 || o->precision == W4A8;
+    return o->precision == PARE_PRECISION_INT8 || o->precision == W4A8 || o->precision == FP8;
 }
 
 /* Its weights are integers. */
@@ -162,6 +166,8 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
     static const char *const of_channels[] = {"no-equalization", NULL};
     static const char *const of_weights[] = {"block-size", "weight-type", NULL};
     static const char *const of_rounding[] = {"rounding", NULL};
+    static const char *const of_integers[] = {"activations", "rounding", "no-equalization",
+                                              "prefer", NULL};
     static const char *const of_iterations[] = {"iterations", NULL};
     static const char *const of_ranges[] = {"ranges", "trace", NULL};
     static const char *const of_halves[] = {"io", NULL};
@@ -185,6 +191,7 @@ static pare_status check_unused(pare_tool *tool, const quantize_options *o)
                                          ? "in w4a16 and w8a16"
                                          : "in fp16 and bf16",
                                      of_int8));
+    if (o->precision == FP8) PARE_TRY(pare_refuse_options(tool, "in fp8", of_integers));
     if (!is_rounded(o)) PARE_TRY(pare_refuse_options(tool, "in fp16 and bf16", of_channels));
     if (pare_precision_is_weight_only((pare_precision)o->precision))
         PARE_TRY(pare_refuse_options(tool, "in w4a16 and w8a16, which need no ranges", of_ranges));
@@ -212,6 +219,7 @@ static pare_status quant_options(pare_tool *tool, const quantize_options *o,
                                  pare_quant_options *out)
 {
     *out = (pare_quant_options){.io_same = o->io == 1, .bf16_compute = o->bf16_compute};
+    out->fp8 = o->precision == FP8;
     PARE_TRY(pare_int8_choose(tool, &o->int8, o->precision == W4A8 ? 4 : 8, out));
     out->precision = is_int8(o) ? PARE_PRECISION_INT8 : (pare_precision)o->precision;
     out->rounding = o->rounding < 0           ? PARE_ROUNDING_DEFAULT
@@ -363,13 +371,13 @@ const pare_command pare_command_quantize = {
     .arguments = "MODEL -o OUT (--data F.h5 | --ranges ranges.json)",
     .min = 1,
     .max = 1,
-    .summary = "convert a float model to INT8, INT4 weights, FP16 or BF16",
+    .summary = "convert a float model to INT8, FP8, INT4 weights, FP16 or BF16",
     .detail =
-        "The result is standard ONNX: INT8 with QuantizeLinear and DequantizeLinear pairs, "
+        "The result is standard ONNX: INT8 and FP8 with QuantizeLinear and DequantizeLinear pairs, "
         "W4A16 and\n"
         "W8A16 with DequantizeLinear after the matrices of MatMul and Gemm, FP16 and BF16 "
         "with types and\n"
-        "casts. INT8 and W4A8 need data; W4A16 and W8A16 round better with it; FP16 then "
+        "casts. INT8, W4A8 and FP8 need data; W4A16 and W8A16 round better with it; FP16 then "
         "keeps nodes f32\n"
         "that would overflow. --ranges knows the tensors that int8 would quantize, and no others.\n"
         "Exit status 3: what --max-drop or --prefer latency asks was missed; the best that was "

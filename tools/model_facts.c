@@ -83,13 +83,14 @@ pare_status pare_model_count(pare_ctx *ctx, const pare_model *model, pare_model_
 
 const char *pare_model_precision(const pare_model_facts *facts)
 {
-    int64_t s8 = facts->of_type[PARE_s8] + facts->of_type[PARE_u8] + facts->of_type[PARE_f8e4m3];
+    int64_t f8 = facts->of_type[PARE_f8e4m3] + facts->of_type[PARE_f8e5m2];
+    int64_t s8 = facts->of_type[PARE_s8] + facts->of_type[PARE_u8] + f8;
     int64_t s4 = facts->of_type[PARE_s4] + facts->of_type[PARE_u4] + facts->of_type[PARE_f4e2m1];
     int64_t f16 = facts->of_type[PARE_f16], bf16 = facts->of_type[PARE_bf16];
     int64_t f32 = facts->of_type[PARE_f32] + facts->of_type[PARE_f64];
     if (facts->dequantize && s4 > s8) return facts->quantize ? "w4a8" : "w4a16";
     if (facts->dequantize && s8 > 0 && !facts->quantize) return "w8a16";
-    if (facts->dequantize && (s8 > 0 || facts->quantize)) return "int8";
+    if (facts->dequantize && (s8 > 0 || facts->quantize)) return 2 * f8 > s8 ? "fp8" : "int8";
     if (bf16 > f16 && bf16 > f32) return "bf16";
     if (f16 > f32) return "fp16";
     if (s8 > f32) return "int8";

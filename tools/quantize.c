@@ -14,6 +14,7 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, int we
                              pare_quant_options *out)
 {
     enum { U8 = 1 };
+    const char *method = o->method ? o->method : out->fp8 ? "minmax" : "auto";
     const bool tensorrt = o->activations != U8 && weight_bits == 8; /* takes it */
     out->precision = PARE_PRECISION_INT8;
     out->weight_bits = weight_bits;
@@ -31,7 +32,13 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, int we
     out->bias_correction = o->bias_correction != 2;
     out->fast_correction = o->bias_correction == 1;
     out->equalize = !o->no_equalization;
-    PARE_TRY(pare_method_parse(tool->ctx, o->method, &out->rule));
+    PARE_TRY(pare_method_parse(tool->ctx, method, &out->rule));
+    if (out->fp8 && out->rule.method != PARE_METHOD_MINMAX &&
+        out->rule.method != PARE_METHOD_PERCENTILE)
+        return PARE_FAIL(tool->ctx, USAGE,
+                         "fp8: --method %s weighs the steps of integers; expected minmax or "
+                         "percentile",
+                         method);
     out->rule.symmetric = !out->unsigned_activations;
     const bool chooses = out->rule.method == PARE_METHOD_AUTO && !out->only_count;
     out->mixed = o->mixed >= 0 ? o->mixed / 100 : chooses ? PARE_QUANT_MIXED : 0;

@@ -12,24 +12,24 @@
 
 /* How a model becomes INT8. */
 typedef struct pare_int8_options {
-    const char *method;
+    const char *method;               /* NULL: auto, of FP8 minmax */
     int activations, target, weights; /* places in the words of their rows; -1: by each other */
     pare_list skip, only;
     int bias_correction; /* full, fast, none; -1: full with data, else fast */
     bool no_equalization;
-    double mixed; /* percent; negative: 2 with the method auto, else none */
+    double mixed; /* percent; negative: 2 with the method auto, else none; FP8: none */
 } pare_int8_options;
 
 #define PARE_INT8_DEFAULTS                                                                         \
     {                                                                                              \
-        .method = "auto", .bias_correction = -1, .activations = -1, .target = -1, .mixed = -1      \
+        .bias_correction = -1, .activations = -1, .target = -1, .mixed = -1                        \
     }
 
 /* Rows for a command whose OPTIONS have a pare_int8_options named field; where: words that begin
    the help of each. */
 #define PARE_INT8_ROWS(field, where)                                                               \
     PARE_OPT_TEXT("method", "minmax|percentile:99.99|entropy|mse|auto", field.method,              \
-                  where "how a range is chosen (auto: the best per tensor)"),                      \
+                  where "how a range is chosen (auto: the best per tensor; fp8: minmax)"),         \
         PARE_OPT_CHOICE(                                                                           \
             "activations", "s8|u8", field.activations,                                             \
             where                                                                                  \
@@ -59,7 +59,8 @@ typedef struct pare_int8_options {
         PARE_OPT_LIST("only", "PATTERN", field.only,                                               \
                       where "quantize these nodes only; may be repeated")
 
-/* Fills in what these options decide, the precision INT8 with weights of so many bits (8 or 4).
+/* Fills in what these options decide, the precision INT8 with weights of so many bits (8 or 4);
+   of FP8 where out->fp8 is set.
    PARE_USAGE: a method that is none; what the target does not take. */
 PARE_NODISCARD pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *options,
                                             int weight_bits, pare_quant_options *out);

@@ -121,6 +121,15 @@ pare_status pare_target_allows(pare_ctx *ctx, const pare_quant_options *o)
                          "w4a8: %s takes INT4 for weights alone, not beside int8 activations; "
                          "expected --target onnxruntime, or --precision w4a16",
                          row->title);
+    if (o->fp8 && !((row->activations | row->slow_activations) & F(f8e4m3)))
+        return PARE_FAIL(ctx, USAGE,
+                         "fp8: %s gives other numbers of FP8; expected --target tensorrt or "
+                         "onnxruntime, or --precision int8",
+                         row->title);
+    if (o->fp8 && o->unsigned_activations)
+        return PARE_FAIL(ctx, USAGE,
+                         "fp8: E4M3 has a sign and no zero point; --activations is "
+                         "for int8 alone");
     if (o->unsigned_activations && !(row->activations & F(u8)))
         return PARE_FAIL(ctx, USAGE,
                          "int8: %s takes no u8 activations; expected --activations s8, or --target "

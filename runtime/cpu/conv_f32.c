@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conv and FusedConv in f32 (f16 and bf16 through f32) on float_gemm.h, over a picture
+/* Conv and FusedConv in f32 (f16, bf16 and FP8 through f32) on float_gemm.h, over a picture
    (conv_picture.h) of floats. Depthwise convolutions fold their taps channel by channel instead. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/conv_picture.h"
@@ -20,9 +20,11 @@ static bool can(const pare_prep *p)
 {
     pare_dtype t = p->in[0].dtype;
     const pare_view *w = &p->in[1], *y = &p->out[0];
-    if (!is_float(t) || w->dtype != t || y->dtype != t || !w->data || !pare_view_rowmajor(w))
+    const bool f8 = pare_type_is_f8(t) && (y->dtype == t || is_float(y->dtype));
+    if (!(f8 || (is_float(t) && y->dtype == t)) || w->dtype != t || !w->data ||
+        !pare_view_rowmajor(w))
         return false;
-    for (int i = 2; i < p->in_count && i < 4; i++)
+    for (int i = 2; !f8 && i < p->in_count && i < 4; i++)
         if (p->in[i].dtype != PARE_NOTYPE && p->in[i].dtype != t) return false;
     return p->in[0].rank >= 3 && p->in[0].rank <= 5;
 }
@@ -72,11 +74,7 @@ static void load(const pare_picture *s, void *dst, const pare_view *x, int64_t f
                  int64_t stride)
 {
     (void)s;
-    float *to = dst;
-    if (x->dtype == PARE_f32 && stride == 1)
-        memcpy(to, (const float *)x->data + from, (size_t)n * sizeof *to);
-    else
-        for (int64_t i = 0; i < n; i++) to[i] = pare_float_at(x->data, x->dtype, from + i * stride);
+    pare_float_row(dst, x->data, x->dtype, from, n, stride);
 }
 
 static void tile_run(const pare_picture *f, const void *tail, int64_t group, const pare_tile *tile)
@@ -136,6 +134,7 @@ static pare_status run(const pare_call *c)
                             .type = c->out[0].dtype,
                             .bias = bias ? bias->data : NULL,
                             .bias_step = 1};
+    if (a->f8) tail.f8 = &a->epilogue, tail.scale = a->scale, tail.bias = a->bias;
     pare_picture_run(&s->picture, c, &tail);
     return PARE_OK;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FusedConv in plain C, any strides and one to three window axes: the definition of correct.
    Float: Y = act(conv(X, W) + B + Z), summed in double, rounded once to Y's type.
+   FP8: an exact sum (epilogue_f8.h), rounded to f32, then what follows it.
    Int8: an exact sum of (x - z_x) * w over taps inside the tensor, then epilogue.h. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/gemm/int8_rows.h"
+#include "runtime/cpu/ref.h"
 #include "runtime/ops/product.h"
 
 typedef struct strides {
@@ -74,6 +76,18 @@ static void int8_point(const pare_call *c, const taps *t, int64_t m, int64_t zi,
     pare_epilogue_store(&a->epilogue, v, c->out[0].data, yi);
 }
 
+static void f8_point(const pare_call *c, const taps *t, int64_t m, int64_t zi, int64_t yi)
+{
+    const pare_conv_args *a = t->args;
+    const pare_view *x = &c->in[0], *w = &c->in[1];
+    const pare_view *z = pare_operand(c->in, c->in_count, a->at.residual);
+    double acc = 0;
+    EACH_TAP(t, acc += pare_ref_get(x, xi) * pare_ref_get(w, wi));
+    float v = ((float)acc + (a->bias ? a->bias[m] : 0)) * a->scale[m];
+    if (z) v = pare_f8_residual(&a->epilogue, v, (float)pare_ref_get(z, zi));
+    pare_ref_set(&c->out[0], yi, (double)pare_f8_finish(&a->epilogue, v));
+}
+
 static void float_point(const pare_call *c, const taps *t, int64_t m, int64_t zi, int64_t yi)
 {
     const pare_conv_args *a = t->args;
@@ -109,7 +123,7 @@ static pare_status conv_run(const pare_call *c)
                             yi += t.at[i] * ys.axis[i];
                             zi += t.at[i] * zs.axis[i];
                         }
-                        (a->int8 ? int8_point : float_point)(c, &t, m, zi, yi);
+                        (a->int8 ? int8_point : a->f8 ? f8_point : float_point)(c, &t, m, zi, yi);
                     }
         }
     return PARE_OK;

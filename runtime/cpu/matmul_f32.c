@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MatMul, Gemm and FusedMatMul in f32 (f16 and bf16 through f32), any strides, batches and
+/* MatMul, Gemm and FusedMatMul in f32 (f16, bf16 and FP8 through f32), any strides, batches and
    transposes; and of f32 rows with a constant B of integers (weight_panel.h).
 
    Plan: batches against one matrix B are rows of one product. B is packed in blocks of columns
@@ -53,10 +53,19 @@ static bool bias_fits(const pare_prep *p, pare_matmul_args *m)
     return n == 1 || (n == m->columns && c->dim[c->rank - 1] == m->columns);
 }
 
+/* Factors of FP8 make FP8 of their type, or floats. */
+static bool f8_can(const pare_prep *p)
+{
+    const pare_dtype a = p->in[0].dtype, y = p->out[0].dtype;
+    return pare_type_is_f8(a) && p->in[1].dtype == a && (y == a || is_float(y)) &&
+           p->in[0].rank >= 2 && p->in[1].rank >= 2;
+}
+
 static bool can(const pare_prep *p)
 {
     const pare_view *a = &p->in[0], *b = &p->in[1];
     pare_matmul_args m;
+    if (f8_can(p)) return true;
     if (!is_float(a->dtype) || p->out[0].dtype != a->dtype) return false;
     if (b->dtype != a->dtype && a->dtype != PARE_f32) return false;
     if (a->rank < 2 || b->rank < 2 || p->out[0].rank < 2) return false;
@@ -83,7 +92,7 @@ static int64_t column_step(const pare_view *v, bool transposed)
     return v->stride[v->rank - (transposed ? 2 : 1)];
 }
 
-static int64_t size_of(const pare_view *v) { return v->dtype == PARE_f32 ? 4 : 2; }
+static int64_t size_of(const pare_view *v) { return pare_type(v->dtype)->bits / 8; }
 
 static const char *at_of(const pare_view *v, int64_t offset)
 {
@@ -310,7 +319,7 @@ static void panel_job(const job *j)
 
 static bool is_plain(const pare_float_tail *t)
 {
-    return t->alpha == 1 && !t->bias && t->act.kind == PARE_ACT_NONE;
+    return t->alpha == 1 && !t->bias && !t->f8 && t->act.kind == PARE_ACT_NONE;
 }
 
 static void finish(const job *j)
@@ -420,6 +429,7 @@ static pare_status run(const pare_call *c)
                             .type = c->out[0].dtype,
                             .bias = bias ? bias->data : NULL};
     tail.bias_step = bias && pare_view_count(bias) > 1;
+    if (m->f8) tail.f8 = &m->epilogue, tail.scale = m->scale, tail.bias = m->bias;
     products(s, c, &tail);
     return PARE_OK;
 }

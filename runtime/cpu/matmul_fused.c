@@ -2,6 +2,7 @@
 /* FusedMatMul in plain C, any strides: the definition of correct.
    Float: Y = act(alpha * (A x B) + beta * C + Z), summed in double, rounded once to Y's type; B of
    integers is dequantized first.
+   FP8: an exact sum (epilogue_f8.h), rounded to f32, then what follows it.
    Int8: an exact sum of (a - z_a) * (b - z_b), then epilogue.h. An f32 result is rounded to Y's
    type where that is shorter; a residual may be, too. */
 #include "runtime/cpu/fast.h"
@@ -61,6 +62,14 @@ static void int8_finish(const pare_call *c, float v, const pare_view *z, int64_t
         pare_epilogue_store(&m->epilogue, v, y->data, yi);
 }
 
+/* The same of FP8. */
+static void f8_finish(const pare_call *c, float v, const pare_view *z, int64_t zi, int64_t yi)
+{
+    const pare_matmul_args *m = c->state;
+    if (z) v = pare_f8_residual(&m->epilogue, v, (float)pare_ref_get(z, zi));
+    pare_ref_set(&c->out[0], yi, (double)pare_f8_finish(&m->epilogue, v));
+}
+
 static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, int64_t yi)
 {
     const pare_matmul_args *m = c->state;
@@ -72,6 +81,12 @@ static void point(const pare_call *c, const dot *d, int64_t column, int64_t zi, 
     if (m->int8) {
         float v = ((float)int8_sum(c, m, d) + (m->bias ? m->bias[column] : 0)) * m->scale[column];
         int8_finish(c, v, z, zi, yi);
+        return;
+    }
+    if (m->f8) {
+        float v = ((float)float_sum(c, m, d, column) + (m->bias ? m->bias[column] : 0)) *
+                  m->scale[column];
+        f8_finish(c, v, z, zi, yi);
         return;
     }
     double acc = float_sum(c, m, d, column) * (double)m->alpha;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* QuantizeLinear (25): y = clamp(rint(x / s) + z), a true division, ties to even, NaN to the
-   lowest. DequantizeLinear (25): y = (float)(x - z) * s, rounded to the scale's type.
-   DynamicQuantizeLinear (11): u8 with the range of the data itself.
+   lowest; in FP8 it is x / s + z, saturated or not. DequantizeLinear (25): y = (float)(x - z) * s,
+   rounded to the scale's type. DynamicQuantizeLinear (11): u8 with the range of the data itself.
 
    Scales and zero points are views stretched to x (strides of 0 where they do not change); blocks
    are taken one index of the block axis at a time, so that inside each they are again such views.
-   Packed and minifloat tensors go element by element. */
+   Packed and minifloat tensors go element by element, but E4M3 and E5M2 that saturate. */
+#include "runtime/base/f8.h"
 #include "runtime/cpu/quantize.h"
 #include "runtime/cpu/ref.h"
 #include "runtime/ops/fused.h"
@@ -46,6 +47,11 @@ static const float *floats_of(float *buffer, const char *p, int64_t n, int64_t s
     if (type == PARE_f32 && stride == 1) return (const float *)(const void *)p;
     switch (type) {
         PARE_REF_NUMBERS(LOAD)
+    case PARE_f8e4m3:
+    case PARE_f8e5m2:
+        for (int64_t i = 0; i < n; i++)
+            buffer[i] = pare_f8_value(type, ((const uint8_t *)p)[i * stride]);
+        break;
     default:
         for (int64_t i = 0; i < n; i++) buffer[i] = 0;
     }
@@ -78,6 +84,21 @@ QUANTIZE(s8, int8_t)
 QUANTIZE(u8, uint8_t)
 QUANTIZE(s16, int16_t)
 QUANTIZE(u16, uint16_t)
+
+#define QUANTIZE_F8(type)                                                                          \
+    PARE_CLONES static void quantize_##type(uint8_t *restrict y, int64_t stride,                   \
+                                            const float *restrict x, const float *restrict s,      \
+                                            const float *restrict z, bool one, int64_t n)          \
+    {                                                                                              \
+        const float s0 = s[0], z0 = z[0];                                                          \
+        if (one && stride == 1)                                                                    \
+            for (int64_t i = 0; i < n; i++) y[i] = pare_##type##_code(x[i] / s0 + z0);             \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                y[i * stride] = pare_##type##_code(x[i] / s[one ? 0 : i] + z[one ? 0 : i]);        \
+    }
+QUANTIZE_F8(f8e4m3)
+QUANTIZE_F8(f8e5m2)
 
 void pare_quantize_codes(void *y, pare_dtype type, const float *x, int64_t n, float scale,
                          float zero)
@@ -117,6 +138,8 @@ static void quantize_row(int64_t n, char *const *p, const int64_t *stride, const
         case PARE_s8: quantize_s8(y, stride[0], x, s, z, one, m, l.low, l.high); break;
         case PARE_u8: quantize_u8(y, stride[0], x, s, z, one, m, l.low, l.high); break;
         case PARE_s16: quantize_s16(y, stride[0], x, s, z, one, m, l.low, l.high); break;
+        case PARE_f8e4m3: quantize_f8e4m3(y, stride[0], x, s, z, one, m); break;
+        case PARE_f8e5m2: quantize_f8e5m2(y, stride[0], x, s, z, one, m); break;
         default: quantize_u16(y, stride[0], x, s, z, one, m, l.low, l.high); break;
         }
     }
@@ -155,23 +178,38 @@ PARE_CLONES static void dequantize_f32(float *restrict y, const int32_t *restric
             y[i] = (float)(int32_t)((uint32_t)x[i] - (uint32_t)z[i]) * s[i];
 }
 
+/* The same of FP8. */
+PARE_CLONES static void scale_floats(float *restrict y, const float *restrict x,
+                                     const float *restrict z, const float *restrict s, bool one,
+                                     int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - z[one ? 0 : i]) * s[one ? 0 : i];
+}
+
 static void dequantize_row(int64_t n, char *const *p, const int64_t *stride, const void *arg)
 {
     const types *t = arg;
     const bool one = stride[2] == 0 && stride[3] == 0;
+    const bool f8 = pare_type_is_f8(t->x);
     int32_t xs[CHUNK], zs[CHUNK];
-    float ss[CHUNK], ys[CHUNK];
+    float ss[CHUNK], ys[CHUNK], fs[CHUNK], fz[CHUNK];
     for (int64_t at = 0; at < n; at += CHUNK) {
         int64_t m = n - at < CHUNK ? n - at : CHUNK, few = one ? 1 : m;
-        ints_of(xs, advance(p[1], at * stride[1], t->x), m, stride[1], t->x);
-        ints_of(zs, advance(p[3], at * stride[3], t->z), few, stride[3], t->z);
+        const char *x = advance(p[1], at * stride[1], t->x),
+                   *z = advance(p[3], at * stride[3], t->z);
         const float *s = floats_of(ss, advance(p[2], at * stride[2], t->s), few, stride[2], t->s);
         char *y = advance(p[0], at * stride[0], t->y);
-        if (t->y == PARE_f32 && stride[0] == 1) {
-            dequantize_f32((float *)(void *)y, xs, zs, s, one, m);
-            continue;
+        const bool dense = t->y == PARE_f32 && stride[0] == 1;
+        float *to = dense ? (float *)(void *)y : ys;
+        if (f8) {
+            scale_floats(to, floats_of(fs, x, m, stride[1], t->x),
+                         floats_of(fz, z, few, stride[3], t->z), s, one, m);
+        } else {
+            ints_of(xs, x, m, stride[1], t->x);
+            ints_of(zs, z, few, stride[3], t->z);
+            dequantize_f32(to, xs, zs, s, one, m);
         }
-        dequantize_f32(ys, xs, zs, s, one, m);
+        if (dense) continue;
         for (int64_t i = 0; i < m; i++)
             pare_type(t->y)->from_f32_ref(advance(y, i * stride[0], t->y), ys[i]);
     }
@@ -218,7 +256,8 @@ static pare_view like_x(const pare_view *v, const pare_view *x, int axis)
 /* Not of whole bytes, or no type of C. */
 static bool by_element(const pare_view *v)
 {
-    return pare_type_is_packed(v->dtype) || pare_is_minifloat(v->dtype);
+    return pare_type_is_packed(v->dtype) ||
+           (pare_is_minifloat(v->dtype) && !pare_type_is_f8(v->dtype));
 }
 
 /* One element; the index in scale and zero point is divided by the block on its axis. */
@@ -270,7 +309,8 @@ static pare_status scaling_run(const pare_call *c)
     pare_ref_row row = k->quantize ? quantize_row : dequantize_row;
     int64_t index[PARE_MAX_RANK] = {0};
     if (pare_view_count(y) == 0) return PARE_OK;
-    if (by_element(x) || by_element(y) || by_element(&s)) {
+    if (by_element(x) || by_element(y) || by_element(&s) ||
+        (pare_type_is_f8(y->dtype) && !k->saturate)) {
         if (by_element(y))
             memset(y->data, 0, pare_view_bytes(y)); /* a part of a byte may be left */
         do one_element(k, y, x, &s, &z, index);
@@ -297,7 +337,8 @@ static bool in_order(const pare_view *v) { return !by_element(v) || pare_view_ro
 
 static bool is_level(const pare_view *v)
 {
-    return pare_ref_in_set(v->dtype, PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16)) ||
+    return pare_ref_in_set(v->dtype, PARE_BIT(s8) | PARE_BIT(u8) | PARE_BIT(s16) | PARE_BIT(u16) |
+                                         PARE_BIT(f8e4m3) | PARE_BIT(f8e5m2)) ||
            by_element(v);
 }
 

@@ -28,7 +28,7 @@ bool pare_cuda_matmul_read(const pare_prep *prep, pare_matmul_args *a, pare_cuda
     matrix_set(prep, a, p);
     return !a->trans_a && a->alpha == 1 && a->beta == 1 && !a->q.w_zero && pare_view_rowmajor(x) &&
            pare_view_rowmajor(y) && pare_cuda_bias_fits(prep, a->at.bias, a->columns) &&
-           pare_cuda_residual_fits(prep, a->at.residual) && (a->int8 || a->at.w_scale < 0);
+           pare_cuda_residual_fits(prep, a->at.residual) && (a->int8 || a->f8 || a->at.w_scale < 0);
 }
 
 static pare_status matmul_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cuda_way way)
@@ -43,7 +43,7 @@ static pare_status matmul_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_c
     p.tile = tile;
     PARE_TRY(pare_cuda_prepared_new(prep, &p, &s));
     if (way == PARE_CUDA_SPLIT) pare_cuda_splits_set(prep, s, pare_cuda_splits_of(&p));
-    pare_cuda_epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
+    pare_cuda_epilogue_set(prep, s, a.int8 || a.f8, &a.act, &a.epilogue, a.at.residual);
     PARE_TRY(pare_cuda_prepack_open(prep, &p, way, &k));
     for (int64_t c = 0; c < a.columns; c++)
         pare_cuda_row_pack(&k, &p, c, 0, w, c * w->stride[a.trans_b ? 0 : 1],
@@ -71,7 +71,7 @@ static bool wgmma_fits(const pare_prep *prep, const pare_matmul_args *a,
                        const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
 {
     const pare_epilogue e =
-        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+        pare_cuda_epilogue_of(prep, a->int8 || a->f8, &a->act, &a->epilogue, a->at.residual);
     return pare_cuda_wgmma_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
 }
 

@@ -2,8 +2,8 @@
 /* Matrix products of any two factors: MatMul (13), Gemm (13), FusedMatMul, with batches that
    broadcast, transposes, any strides. 32-bit floats are read where they are. Other types run on
    tensor cores: a factor whose depth is not contiguous and aligned is packed into scratch first,
-   8-bit factors always, because sums of their rows correct for zero points: sum (a - z_a) (b - z_b)
-   = sum a b - z_a sum b - z_b (sum a - depth z_a). */
+   8-bit integers always, because sums of their rows correct for zero points: sum (a - z_a) (b -
+   z_b) = sum a b - z_a sum b - z_b (sum a - depth z_a). */
 #include "runtime/base/size.h"
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/gemm/pack.h"
@@ -24,7 +24,7 @@ typedef struct any {
     packed a, b;
     int bias, residual; /* input positions; -1: none, or constant */
     pare_device *device;
-    void *block; /* scales and biases of integer sums */
+    void *block; /* scales and biases of 8-bit factors */
 } any;
 
 /* --- shapes --- */
@@ -253,9 +253,11 @@ static bool matmul_can(const pare_prep *prep)
     pare_cuda_factors f;
     const pare_view *x = &prep->in[0], *w = &prep->in[1], *y = &prep->out[0];
     bool int8 = pare_type_is_int8(x->dtype) && pare_type_is_int8(w->dtype);
+    const bool f8 = pare_type_is_f8(x->dtype) && w->dtype == x->dtype &&
+                    (y->dtype == x->dtype || pare_cuda_is_float(y->dtype));
     bool floats = pare_cuda_is_float(x->dtype) && w->dtype == x->dtype &&
                   (y->dtype == x->dtype || y->dtype == PARE_f32);
-    if (!(int8 || floats) || !x->rank || !w->rank) return false;
+    if (!(int8 || f8 || floats) || !x->rank || !w->rank) return false;
     pare_cuda_factors_read(prep->node, x, w, y, &f);
     if (!pare_cuda_factors_fit(prep, &f)) return false;
     pare_prep seen = *prep; /* with as many axes as arguments are read from */
@@ -266,7 +268,7 @@ static bool matmul_can(const pare_prep *prep)
     seen.in = in;
     if (!pare_cuda_readable(prep, pare_matmul_args_read(&seen, &a))) return false;
     return pare_cuda_residual_fits(prep, a.at.residual) &&
-           (int8 || (pare_cuda_bias_spreads(prep, a.at.bias, &f) && a.at.w_scale < 0));
+           (int8 || f8 || (pare_cuda_bias_spreads(prep, a.at.bias, &f) && a.at.w_scale < 0));
 }
 
 void pare_cuda_floats_set(const pare_prep *prep, const pare_matmul_args *a, pare_cuda_gemm_args *p)
@@ -293,7 +295,7 @@ static pare_status matmul_prepare(pare_prep *prep)
     PARE_TRY(pare_matmul_args_read(&seen, &a));
     PARE_TRY(any_new(prep, 0, 1, &s));
     s->residual = a.at.residual;
-    if (a.int8) {
+    if (a.int8 || a.f8) {
         s->a.pack.zero = a.q.x_zero, s->b.pack.zero = a.q.w_zero;
         s->p.epilogue = a.epilogue;
         PARE_TRY(floats_upload(prep, s, a.scale, a.bias, a.bias ? a.columns : 0));

@@ -7,7 +7,9 @@
 #include "runtime/cuda/device/quantize.cuh"
 #include "runtime/cuda/device/vec_number.cuh"
 #include "runtime/cuda/kernel.h"
+#include "runtime/base/f8.h"
 #include "runtime/cuda/quantize.h"
+#include "runtime/cuda/quantize_f8.h"
 #include "runtime/cuda/reduce.h"
 #include "runtime/ops/infer.h"
 #include "runtime/ops/int8_elementwise.h"
@@ -151,12 +153,15 @@ static cudaError_t table_launch(const pare_cuda_iterator *w, const void *table, 
     LAUNCH(table_each, 16, static_cast<const uint8_t *>(table));
 }
 
-/* Operands y, x, scale, zero point, all stretched to x; zero NULL: none. QuantizeLinear: y s8 or u8
-   of x f32, f16 or bf16; DequantizeLinear the other way; scale of a float type, perhaps another. */
+/* Operands y, x, scale, zero point, all stretched to x; zero NULL: none. QuantizeLinear: y s8, u8
+   or FP8 of x f32, f16 or bf16; DequantizeLinear the other way; scale of a float type, perhaps
+   another. */
 static cudaError_t quantize_launch(const pare_cuda_iterator *w, pare_dtype y_type,
                                    pare_dtype x_type, pare_dtype s_type, bool zeroed,
                                    cudaStream_t stream)
 {
+    if (pare_type_is_f8(y_type))
+        return pare_cuda_quantize_f8_launch(w, y_type, x_type, s_type, stream);
     LAUNCH(quantize_each, 4, y_type, x_type, s_type, zeroed);
 }
 
@@ -164,6 +169,8 @@ static cudaError_t dequantize_launch(const pare_cuda_iterator *w, pare_dtype y_t
                                      pare_dtype x_type, pare_dtype s_type, bool zeroed,
                                      cudaStream_t stream)
 {
+    if (pare_type_is_f8(x_type))
+        return pare_cuda_dequantize_f8_launch(w, y_type, x_type, s_type, stream);
     LAUNCH(dequantize_each, 4, y_type, x_type, s_type, zeroed);
 }
 
@@ -289,18 +296,37 @@ const pare_kernel *const pare_cuda_q_concat[] = {&q_concat_kernel, NULL};
 
 /* --- QuantizeLinear, DequantizeLinear: per tensor or along an axis --- */
 
+/* Zero points of FP8 are constants of 0; what is too large saturates. */
+static bool f8_fits(const pare_prep *p)
+{
+    const pare_view *z = p->in_count > 2 && p->in[2].dtype ? &p->in[2] : NULL;
+    const uint8_t *code = z ? (const uint8_t *)z->data : NULL;
+    bool zero = !z || code;
+    for (int64_t i = 0; z && zero && i < pare_view_count(z); i++) zero = !(code[i] & 0x7f);
+    return zero && pare_node_int(p->node, "saturate", 1);
+}
+
 static bool scaling_can(const pare_prep *p, bool quantize)
 {
     const pare_view *x = &p->in[0], *y = &p->out[0], *s = &p->in[1];
     pare_dtype real = quantize ? x->dtype : y->dtype, codes = quantize ? y->dtype : x->dtype;
     bool zeroed = p->in_count > 2 && p->in[2].dtype;
-    bool coded = pare_type_is_int8(codes) || (!quantize && codes == PARE_s32);
+    bool coded = pare_type_is_int8(codes) || (!quantize && codes == PARE_s32) ||
+                 (pare_type_is_f8(codes) && f8_fits(p));
     return pare_cuda_is_float(real) && pare_cuda_is_float(s->dtype) && coded &&
            (!zeroed || p->in[2].dtype == codes) && !pare_node_int(p->node, "block_size", 0) &&
            (pare_view_count(s) == 1 || s->rank == 1);
 }
 
-bool pare_cuda_quantize_can(const pare_prep *p) { return scaling_can(p, true); }
+bool pare_cuda_quantize_can(const pare_prep *p)
+{
+    return pare_type_is_int8(p->out[0].dtype) && scaling_can(p, true);
+}
+static bool quantize_can(const pare_prep *p) { return scaling_can(p, true); }
+static bool takes_pixels(const pare_call *c, const pare_pixels *pixels)
+{
+    return pare_type_is_int8(c->out[0].dtype) && pare_cuda_quantize_takes_pixels(c, pixels);
+}
 static bool dequantize_can(const pare_prep *p) { return scaling_can(p, false); }
 
 static pare_status scaling_prepare(pare_prep *p)
@@ -353,10 +379,10 @@ static pare_status dequantize_run(const pare_call *c)
 }
 
 static const pare_kernel quantize = {.name = "cuda_quantize",
-                                     .can = pare_cuda_quantize_can,
+                                     .can = quantize_can,
                                      .prepare = scaling_prepare,
                                      .run = quantize_run,
-                                     .takes_pixels = pare_cuda_quantize_takes_pixels,
+                                     .takes_pixels = takes_pixels,
                                      .flags = PARE_KERNEL_PARTS};
 static const pare_kernel dequantize = {.name = "cuda_dequantize",
                                        .can = dequantize_can,

@@ -21,6 +21,7 @@ set(CUDA
   pool.cu
   pool_grad.cu
   quantize.cu
+  quantize_f8.cu
   quantize_fake.cu
   quantize_nhwc.cu
   recurrent.cu
@@ -44,6 +45,7 @@ set(CUDA
   gemm/blas_epilogue.cu
   gemm/gemm.cu
   gemm/gemm_f32.cu
+  gemm/gemm_f8.cu
   gemm/gemm_half.cu
   gemm/gemm_int8.cu
   gemm/gemv.cu
@@ -61,6 +63,7 @@ set(CUDA_DEPENDENT
   pool.cu
   norm_layer.cu
   quantize.cu
+  quantize_f8.cu
   quantize_nhwc.cu
   shape.cu
   softmax.cu
@@ -69,6 +72,7 @@ set(CUDA_DEPENDENT
   conv/conv_stem.cu
   conv/conv_stem_pool.cu
   gemm/gemm.cu
+  gemm/gemm_f8.cu
   gemm/gemm_half.cu
   gemm/gemm_int8.cu
   gemm/gemv.cu
@@ -105,6 +109,8 @@ set(CUDA_HOST
 )
 set(CUDA_HOPPER
   gemm/wgmma.cu
+  gemm/wgmma_f8.cu
+  gemm/wgmma_f8e5m2.cu
   gemm/wgmma_half.cu
   gemm/wgmma_real.cu
   gemm/wgmma_sparse.cu

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the attributes of nodes of domain pare (fused.h). */
 #include "runtime/ops/fused.h"
+#include "runtime/base/f8.h"
 #include "runtime/ops/attention.h"
 #include "runtime/ops/infer.h"
 
@@ -57,9 +58,12 @@ pare_status pare_quant_read(const pare_node *node, pare_quant_args *out)
     PARE_TRY(zero_read(node, "w_zero_point", &out->w_zero));
     const pare_value *x = pare_node_in(node, 0);
     out->to = (pare_dtype)pare_node_int(node, "to", x ? (int64_t)x->dtype : PARE_NOTYPE);
-    if (pare_type_is_int8(out->to) || out->to == PARE_f32) return PARE_OK;
-    return PARE_FAIL_NODE(node, INPUT, "output type %s, expected s8, u8 or f32",
-                          pare_type(out->to)->name);
+    if (out->to == PARE_f32) return PARE_OK;
+    if (x && pare_type_is_f8(x->dtype) ? out->to == x->dtype : pare_type_is_int8(out->to))
+        return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT, "output type %s, expected %s or f32",
+                          pare_type(out->to)->name,
+                          x && pare_type_is_f8(x->dtype) ? pare_type(x->dtype)->name : "s8, u8");
 }
 
 pare_status pare_quant_codes_read(const pare_node *node, pare_dtype *out)
@@ -78,7 +82,7 @@ pare_status pare_quant_codes_read(const pare_node *node, pare_dtype *out)
 static pare_status output_type(pare_node *node, const pare_value *x, pare_dtype *out)
 {
     *out = x->dtype;
-    if (!pare_type_is_int8(x->dtype)) return PARE_OK;
+    if (!pare_type_is_int8(x->dtype) && !pare_type_is_f8(x->dtype)) return PARE_OK;
     pare_quant_args q;
     PARE_TRY(pare_quant_read(node, &q));
     *out = q.to;
@@ -161,11 +165,13 @@ pare_status pare_infer_fused_conv(pare_node *node)
 
 static bool is_short(pare_dtype type) { return type == PARE_f16 || type == PARE_bf16; }
 
-/* f32 of integers may be rounded to a short type at once; sums of short floats may stay f32. */
+/* f32 of 8-bit factors may be rounded to a short type at once; sums of short floats may stay f32.
+ */
 static pare_status output_dtype_read(const pare_node *node, const pare_value *x, pare_dtype *type)
 {
     const pare_dtype to = (pare_dtype)pare_node_int(node, "output_dtype", *type);
-    const bool rounded = pare_type_is_int8(x->dtype) && *type == PARE_f32 && is_short(to),
+    const bool bytes = pare_type_is_int8(x->dtype) || pare_type_is_f8(x->dtype),
+               rounded = bytes && *type == PARE_f32 && is_short(to),
                stays = is_short(x->dtype) && to == PARE_f32;
     if (to != *type && !rounded && !stays)
         return PARE_FAIL_NODE(node, INPUT, "output_dtype %lld beside a result of %s", (long long)to,

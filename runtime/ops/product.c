@@ -34,7 +34,7 @@ static pare_status bias_make(const pare_prep *p, int at, int64_t channels, const
     int64_t count = pare_view_count(b);
     if (!b->data || (b->dtype != PARE_s32 && b->dtype != PARE_f32))
         return PARE_FAIL_NODE(p->node, UNSUPPORTED,
-                              "the bias of an int8 node must be a constant of s32 or f32");
+                              "the bias of an 8-bit node must be a constant of s32 or f32");
     if (count != 1 && count != channels)
         return PARE_FAIL_NODE(p->node, INPUT, "the bias has %lld entries, expected 1 or %lld",
                               (long long)count, (long long)channels);
@@ -54,6 +54,15 @@ static pare_dtype residual_type(const pare_prep *p, int at)
     return at < 0 ? PARE_NOTYPE : p->in[at].dtype;
 }
 
+/* Factors of FP8 are of one type. */
+static pare_status factors_check(const pare_prep *p)
+{
+    const pare_dtype x = p->in[0].dtype, w = p->in[1].dtype;
+    if (!pare_type_is_f8(x) || w == x) return PARE_OK;
+    return PARE_FAIL_NODE(p->node, UNSUPPORTED, "factors of %s and %s, expected one type",
+                          pare_type(x)->name, pare_type(w)->name);
+}
+
 static void shape_of(const pare_view *view, pare_shape *out)
 {
     *out = (pare_shape){.rank = view->rank};
@@ -70,8 +79,9 @@ pare_status pare_conv_args_read(const pare_prep *p, pare_conv_args *out)
     PARE_TRY(pare_act_read(p->node, &out->act));
     out->n = x->dim[0], out->c = x->dim[1], out->m = w->dim[0], out->cg = w->dim[1];
     out->mg = out->m / out->win.group;
-    out->int8 = pare_type_is_int8(x->dtype);
-    if (!out->int8) return PARE_OK;
+    out->int8 = pare_type_is_int8(x->dtype), out->f8 = pare_type_is_f8(x->dtype);
+    if (!out->int8 && !out->f8) return PARE_OK;
+    PARE_TRY(factors_check(p));
     PARE_TRY(pare_quant_read(p->node, &out->q));
     pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
     PARE_TRY(bias_make(p, out->at.bias, out->m, &out->bias));
@@ -132,10 +142,12 @@ pare_status pare_matmul_args_read(const pare_prep *p, pare_matmul_args *out)
     out->rows = a->dim[a->rank - (out->trans_a ? 1 : 2)];
     out->depth = a->dim[a->rank - (out->trans_a ? 2 : 1)];
     out->columns = b->dim[b->rank - (out->trans_b ? 2 : 1)];
-    out->int8 = pare_type_is_int8(a->dtype);
-    if (!out->int8 && (pare_type_is_weight_level(b->dtype) || pare_type_is_weight_float(b->dtype)))
+    out->int8 = pare_type_is_int8(a->dtype), out->f8 = pare_type_is_f8(a->dtype);
+    if (!out->int8 && !out->f8 &&
+        (pare_type_is_weight_level(b->dtype) || pare_type_is_weight_float(b->dtype)))
         return weight_only_read(p, out);
-    if (!out->int8) return PARE_OK;
+    if (!out->int8 && !out->f8) return PARE_OK;
+    PARE_TRY(factors_check(p));
     PARE_TRY(pare_quant_read(p->node, &out->q));
     pare_epilogue_init(&out->epilogue, &out->q, &out->act, residual_type(p, out->at.residual));
     PARE_TRY(bias_make(p, out->at.bias, out->columns, &out->bias));

@@ -4,7 +4,7 @@
 #ifndef PARE_RUNTIME_OPS_PRODUCT_H
 #define PARE_RUNTIME_OPS_PRODUCT_H
 
-#include "runtime/ops/epilogue.h"
+#include "runtime/ops/epilogue_f8.h"
 
 #include <string.h>
 
@@ -20,8 +20,8 @@ typedef struct pare_operands {
 typedef struct pare_conv_args {
     pare_window win;
     pare_act act;
-    bool int8;         /* X and W are 8 bits wide */
-    pare_quant_args q; /* int8 only, as the next three */
+    bool int8, f8;     /* X and W are integers, or floats of one type, 8 bits wide */
+    pare_quant_args q; /* of these only, as the next three */
     pare_epilogue epilogue;
     const float *scale; /* (M): m of each filter */
     const float *bias;  /* (M): in units of s_x * s_w, as floats; NULL: none */
@@ -63,11 +63,11 @@ static inline float pare_weight_scale(const pare_weight_only *w, int64_t row, in
 
 typedef struct pare_matmul_args {
     pare_act act;
-    bool int8, trans_a, trans_b;
+    bool int8, f8, trans_a, trans_b; /* int8, f8: A and B are 8 bits wide */
     pare_weight_only weight;
     pare_quant_args q;
     pare_epilogue epilogue;
-    const float *scale; /* (N), int8 only, as the next one */
+    const float *scale; /* (N), int8 and f8 only, as the next one */
     const float *bias;  /* (N): in units of s_x * s_w, as floats; NULL: none */
     float alpha, beta;  /* y = alpha * (A x B) + beta * C; 1 but for Gemm and FusedMatMul */
     pare_operands at;

@@ -18,9 +18,15 @@ mlp="$zoo/mlp.onnx"
     works s8 "$pare" quantize "$mlp" -o s8.onnx --target onnxruntime $few
     works u8 "$pare" quantize "$mlp" -o u8.onnx --activations u8 $few
     works openvino "$pare" quantize "$mlp" -o openvino.onnx --target openvino --json openvino.json $few
+    refuses fp8_openvino 2 "fp8: OpenVINO gives other numbers|--target tensorrt" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --target openvino $few
+    refuses fp8_method 2 "--method entropy|minmax or percentile" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --method entropy $few
+    refuses fp8_activations 2 "--activations|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --activations u8 $few
+    refuses fp8_rounding 2 "--rounding|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --rounding gptq $few
+    works fp8 "$pare" quantize "$mlp" -o fp8.onnx --precision fp8 $few
+    works fp8_tensorrt "$pare" check fp8.onnx --target tensorrt
 }
 if [ ! -s .test.err ] || ! has warning .test.err; then pass no_warnings; else fail no_warnings "$(cat .test.err)"; fi
-for made in "w4a8 w4a8 activations=s8 target=onnxruntime" "openvino int8 activations=u8 target=openvino"; do
+for made in "w4a8 w4a8 activations=s8 target=onnxruntime" "fp8 fp8 activations=e4m3 target=tensorrt" "openvino int8 activations=u8 target=openvino"; do
     file=${made%% *}
     if grep -aqF "${made#* }" "$file.onnx"; then pass "recipe_$file"; else fail "recipe_$file" "no '${made#* }' in it"; fi
 done

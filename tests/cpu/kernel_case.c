@@ -196,6 +196,7 @@ static void host_execute(kernel_case *k, const pare_kernel *kernel, const pare_p
 
 #ifdef CASE_DEVICE
 #include "runtime/cuda/gemm/blas_device.h"
+#include "runtime/base/f8.h"
 #include "runtime/exec/exec.h"
 #include "runtime/ops/fused.h"
 #include "tests/simt/emulation.h"
@@ -206,28 +207,47 @@ static bool is_curved(const kernel_case *k)
     return pare_act_read(k->node, &act) == PARE_OK && pare_act_is_curved(&act);
 }
 
+/* A step of FP8 at v; 0 of other types. */
+static double f8_step(pare_dtype type, double v)
+{
+    if (!pare_type_is_f8(type)) return 0;
+    return type == PARE_f8e4m3 ? fabs(v) / 8 + 0x1p-9 : fabs(v) / 4 + 0x1p-16;
+}
+
+static double number_of(const kernel_case *k, const void *data, int64_t i)
+{
+    const pare_type_info *type = pare_type(k->out.dtype);
+    if (pare_type_is_f8(k->out.dtype))
+        return (double)pare_f8_value(k->out.dtype, ((const uint8_t *)data)[i]);
+    return (double)type->to_f32((const char *)data + i * (type->bits / 8));
+}
+
 /* How far apart a device's element may be: bytes none (one step after a curved activation, whose
    functions a real device computes otherwise), floats one unit of their type's rounding (f32:
    1e-5), relative to the tensor's largest value or 1: sums in another order differ by what their
-   terms' rounding is, not by their own. */
+   terms' rounding is, not by their own. Codes of FP8 that follow sums are a step apart as well.
+   wgmma cuts what it adds of FP8 after 14 bits, 32 numbers and their sum at a time: by up to 33
+   parts of 2^13 of the largest, half of it in the mean and of one sign, so that what a stage has
+   lost grows with the number of stages as what it holds does: 2^-7 of the tensor's largest value.
+ */
 static void compare_device(const kernel_case *k, const char *kernel, const void *want,
                            const void *got)
 {
-    const pare_type_info *type = pare_type(k->out.dtype);
-    bool floats = pare_type_is_float(k->out.dtype);
+    const bool f8 = pare_type_is_f8(k->in[0].dtype);
+    const bool floats = pare_type_is_float(k->out.dtype) || (f8 && pare_type_is_f8(k->out.dtype));
     double unit = k->out.dtype == PARE_f16 ? 1e-3 : k->out.dtype == PARE_bf16 ? 8e-3 : 1e-5;
+    if (f8 && strstr(kernel, "wgmma")) unit += 0x1p-7;
     if (!memcmp(want, got, case_bytes(k))) return;
     if (!floats && (simt_emulated() || !is_curved(k))) fail_msg("%s: other bytes", kernel);
     double largest = 1;
     for (int64_t i = 0; i < pare_view_count(&k->out); i++) {
-        double a = fabs((double)type->to_f32((const char *)want + i * (type->bits / 8)));
+        double a = fabs(number_of(k, want, i));
         if (a > largest && isfinite(a)) largest = a;
     }
     for (int64_t i = 0; i < pare_view_count(&k->out); i++) {
-        double a = (double)type->to_f32((const char *)want + i * (type->bits / 8));
-        double b = (double)type->to_f32((const char *)got + i * (type->bits / 8));
+        double a = number_of(k, want, i), b = number_of(k, got, i);
         if ((isnan(a) && isnan(b)) || a == b) continue;
-        if (!(fabs(a - b) <= (floats ? unit * largest : 1)))
+        if (!(fabs(a - b) <= (floats ? unit * largest + f8_step(k->out.dtype, a) : 1)))
             fail_msg("%s: element %lld is %.9g, expected %.9g", kernel, (long long)i, b, a);
     }
 }

@@ -3,6 +3,7 @@
    al. 2018, sequences of 128 tokens) in INT8, FP16 and FP32, cuBLASLt on the same, and memory-bound
    work. Runs are captured into a graph, timed by events, inputs random and taken in turn. */
 #include "tests/gpu/bench.h"
+#include "runtime/base/f8.h"
 #include "runtime/cuda/gemm/blas.h"
 #include "runtime/cuda/device/stream.h"
 #include "runtime/exec/exec.h"
@@ -105,14 +106,17 @@ pare_status bench_measure(bench *b, bench_fn *fn, void *user, bench_times *out)
 
 /* --- data --- */
 
-static int tile_of(pare_dtype type) { return type == PARE_s8 ? 0 : type == PARE_f16 ? 1 : 2; }
+static int tile_of(pare_dtype type)
+{
+    return type == PARE_s8 ? 0 : type == PARE_f16 ? 1 : type == PARE_f32 ? 2 : 3;
+}
 
-/* Sums of two uniform numbers from -1 to 1, or bytes. */
+/* Sums of two uniform numbers from -1 to 1, as FP8 times 200, or bytes. */
 static pare_status tiles_fill(bench *b)
 {
-    const pare_dtype types[] = {PARE_s8, PARE_f16, PARE_f32};
+    const pare_dtype types[] = {PARE_s8, PARE_f16, PARE_f32, PARE_f8e4m3};
     uint64_t state = 7;
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < 4; t++) {
         const pare_type_info *type = pare_type(types[t]);
         int bytes = type->bits / 8;
         b->tile[t] = pare_alloc(&b->ctx, BENCH_TILE, 1);
@@ -122,6 +126,8 @@ static pare_status tiles_fill(bench *b)
             float v = (float)(state >> 40) * 0x1p-24f + (float)(state >> 16 & 0xffffff) * 0x1p-24f;
             if (t == 0)
                 b->tile[t][i] = (char)(state >> 32);
+            else if (types[t] == PARE_f8e4m3)
+                b->tile[t][i] = (char)pare_f8e4m3_code((v - 1) * 200);
             else
                 type->from_f32_ref(b->tile[t] + i, v - 1);
         }
@@ -194,8 +200,8 @@ static const int tiny_matrices[][3] = {{8, 32, 16}};
 
 static void product_run(bench *b, const char *suite, const bench_product *p)
 {
-    static const pare_dtype types[] = {PARE_s8, PARE_f16, PARE_f32};
-    for (int t = 0; t < 3; t++) {
+    static const pare_dtype types[] = {PARE_s8, PARE_f8e4m3, PARE_f16, PARE_f32};
+    for (int t = 0; t < 4; t++) {
         if (!bench_may_start(b)) continue;
         bench_ours(b, suite, p, types[t]);
         if (!p->side || (p->kernel == 1 && p->stride == 1)) bench_blas(b, suite, p, types[t]);
@@ -388,7 +394,7 @@ static void bench_close(bench *b, pare_blas *blas)
     (void)cudaFree(b->workspace);
     (void)cudaEventDestroy(b->from);
     (void)cudaEventDestroy(b->to);
-    for (int t = 0; t < 3; t++) pare_free(b->tile[t]);
+    for (int t = 0; t < 4; t++) pare_free(b->tile[t]);
     pare_device_close(b->device);
 }
 

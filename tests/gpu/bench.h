@@ -22,7 +22,7 @@ typedef struct bench {
     bool tiny, longer;       /* tiny: shapes for the emulation */
     double end;              /* of monotonic time; no case starts afterwards */
     int cases, failed, late; /* late: cases that time did not allow */
-    char *tile[3];           /* random numbers as s8, f16, f32: BENCH_TILE bytes each */
+    char *tile[4];           /* random numbers as s8, f16, f32, f8e4m3: BENCH_TILE bytes each */
 } bench;
 
 enum { BENCH_TILE = 8 << 20, BENCH_SETS = 4, BENCH_WORKSPACE = 32 << 20 };
@@ -51,7 +51,7 @@ PARE_NODISCARD pare_status bench_cuda(bench *b, cudaError_t error, const char *c
 PARE_NODISCARD pare_status bench_measure(bench *b, bench_fn *fn, void *user, bench_times *out);
 bool bench_may_start(bench *b);
 
-/* Device memory full of random numbers of this type (s8, f16 or f32), freed with cudaFree. */
+/* Device memory full of random numbers of one of tile's types, freed with cudaFree. */
 PARE_NODISCARD pare_status bench_random(bench *b, void **out, pare_dtype type, size_t bytes);
 /* Random numbers of this type on the host. */
 void bench_fill(const bench *b, void *out, pare_dtype type, size_t bytes);

@@ -19,6 +19,8 @@ static const blas_kind kinds[] = {
      PARE_BLAS_S32},
     {"cublaslt_s8", PARE_s8, PARE_s8, PARE_BLAS_S8, PARE_BLAS_S8, PARE_BLAS_COMPUTE_S32,
      PARE_BLAS_F32},
+    {"cublaslt", PARE_f8e4m3, PARE_f16, PARE_BLAS_E4M3, PARE_BLAS_F16, PARE_BLAS_COMPUTE_F32,
+     PARE_BLAS_F32},
     {"cublaslt", PARE_f16, PARE_f16, PARE_BLAS_F16, PARE_BLAS_F16, PARE_BLAS_COMPUTE_F32,
      PARE_BLAS_F32},
     {"cublaslt", PARE_f32, PARE_f32, PARE_BLAS_F32, PARE_BLAS_F32, PARE_BLAS_COMPUTE_F32,
@@ -115,12 +117,21 @@ static pare_status best(bench *b, blas_run *r, bench_times *out)
     return worked ? PARE_OK : st;
 }
 
+/* Ada and later have products of FP8. */
+static bool device_has(pare_dtype type)
+{
+    int major = 0, minor = 0;
+    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    return type != PARE_f8e4m3 || major * 10 + minor >= 89;
+}
+
 void bench_blas(bench *b, const char *suite, const bench_product *p, pare_dtype type)
 {
     for (size_t k = 0; b->blas && k < sizeof kinds / sizeof *kinds; k++) {
         bench_times times = {0};
         blas_run r = {.kind = &kinds[k]};
-        if (kinds[k].in != type) continue;
+        if (kinds[k].in != type || !device_has(type)) continue;
         pare_status st = run_make(b, &r, p);
         if (st == PARE_OK) st = best(b, &r, &times);
         if (st)

@@ -39,7 +39,7 @@ static pare_status input_add(bench *b, ours *o, pare_dtype type, int rank, const
     if (!constant) return PARE_OK;
     v->data = pare_arena_alloc(&o->arena, pare_view_bytes(v), 1);
     if (!v->data) return PARE_MEMORY;
-    if (type == PARE_s8 || rank > 1) bench_fill(b, v->data, type, pare_view_bytes(v));
+    if (pare_type(type)->bits == 8 || rank > 1) bench_fill(b, v->data, type, pare_view_bytes(v));
     return PARE_OK;
 }
 
@@ -56,7 +56,7 @@ static void weights_thin(const bench_product *p, pare_dtype type, char *w)
     }
 }
 
-static pare_status attributes_set(ours *o, const bench_product *p, bool int8)
+static pare_status attributes_set(ours *o, const bench_product *p, pare_dtype type)
 {
     const int64_t pads[4] = {p->kernel / 2, p->kernel / 2, p->kernel / 2, p->kernel / 2},
                   strides[2] = {p->stride, p->stride};
@@ -65,15 +65,16 @@ static pare_status attributes_set(ours *o, const bench_product *p, bool int8)
         PARE_TRY(pare_node_set_ints(o->node, "strides", strides, 2));
     }
     PARE_TRY(pare_node_set_string(o->node, "activation", "relu"));
-    if (!int8) return PARE_OK;
+    if (pare_type(type)->bits != 8) return PARE_OK;
     PARE_TRY(pare_node_set_float(o->node, "x_scale", 0.02f));
     PARE_TRY(pare_node_set_float(o->node, "y_scale", 0.05f));
-    return pare_node_set_int(o->node, "to", PARE_s8);
+    return pare_node_set_int(o->node, "to", type);
 }
 
 static pare_status node_make(bench *b, ours *o, const bench_product *p, pare_dtype type)
 {
-    const bool int8 = type == PARE_s8;
+    const bool codes = pare_type(type)->bits == 8;
+    const pare_dtype bias = type == PARE_s8 ? PARE_s32 : codes ? PARE_f32 : type;
     const int64_t x[4] = {p->batch, p->channels, p->side, p->side},
                   w[4] = {p->columns, p->channels, p->kernel, p->kernel}, one = 1,
                   a[2] = {p->rows, p->depth}, m[2] = {p->depth, p->columns};
@@ -86,13 +87,13 @@ static pare_status node_make(bench *b, ours *o, const bench_product *p, pare_dty
     PARE_TRY(input_add(b, o, type, p->side ? 4 : 2, p->side ? x : a, false));
     PARE_TRY(input_add(b, o, type, p->side ? 4 : 2, p->side ? w : m, true));
     if (p->sparse) weights_thin(p, type, o->in[1].data);
-    PARE_TRY(input_add(b, o, int8 ? PARE_s32 : type, 1, &p->columns, true));
-    if (int8) {
+    PARE_TRY(input_add(b, o, bias, 1, &p->columns, true));
+    if (codes) {
         PARE_TRY(pare_node_set_in(o->node, o->in_count++, NULL));
         PARE_TRY(input_add(b, o, PARE_f32, 1, &one, true));
         *(float *)o->in[4].data = 0.01f;
     }
-    PARE_TRY(attributes_set(o, p, int8));
+    PARE_TRY(attributes_set(o, p, type));
     PARE_TRY(pare_op_of(o->node)->infer(o->node));
     pare_view_set(&o->out, y->dtype, &y->shape, p->side != 0);
     return PARE_OK;

@@ -5,6 +5,7 @@
 // its unit).
 #include "selftest.cuh"
 #include "runtime/cuda/device/simt.h"
+#include "runtime/cuda/device/simt_f8.cuh"
 
 #ifdef SELFTEST_PLANT // three wrong wrappers, to see the program find them
 #define __dp4a(a, b, c)              __dp4a((a), (b), (c) + ((a) == 0))
@@ -58,6 +59,19 @@ SIMT_INLINE unsigned saturated(unsigned a, unsigned b, unsigned c)
     const int edge = (int)(b & 1u);
     const int v[4] = {(int)a, S(b) * 6 + 128, (int)(c & 0x1ffu) - 128, c & 2 ? 255 + edge : -edge};
     return simt_saturate_u8x4(v);
+}
+
+// Four numbers of magnitude 2^-7 to 2, times `unit`, as codes of FP8; a number of a code.
+template <bool E5M2> SIMT_INLINE unsigned f8_codes(unsigned a, unsigned b, unsigned c, float unit)
+{
+    const float v[4] = {M(a) * unit, M(b) * unit, M(c) * unit, M(a ^ b) * unit};
+    return simt_floats_to_f8<E5M2>(v);
+}
+template <bool E5M2> SIMT_INLINE float f8_number(unsigned a, unsigned b)
+{
+    float v[4];
+    simt_f8_to_floats<E5M2>(a, v);
+    return v[0] == v[1] ? v[b & 3u] : v[b >> 1 & 3u];
 }
 
 // What every kernel below starts with.
@@ -166,6 +180,29 @@ static __global__ void row_mma_tf32(uint64_t *out, const unsigned *in)
     simt_mma_m16n8k8_tf32(fd, fa, fb);
     for (int i = 0; i < 4; i++) out[i * n + t] = word(fd[i]);
 }
+
+// Four integers from -8 to 7 times `unit`, as codes of FP8.
+template <bool E5M2> SIMT_INLINE unsigned f8_integers(unsigned a, float unit)
+{
+    float v[4];
+    for (int i = 0; i < 4; i++) v[i] = (float)((int)(a >> (8 * i + 2) & 15u) - 8) * unit;
+    return simt_floats_to_f8<E5M2>(v);
+}
+
+#define MMA_F8(name, mma, e5m2, a_unit, b_unit)                                                    \
+    static __global__ void row_##name(uint64_t *out, const unsigned *in)                           \
+    {                                                                                              \
+        THREAD;                                                                                    \
+        unsigned fa[4] = {f8_integers<e5m2>(a, a_unit), f8_integers<e5m2>(b, a_unit),              \
+                          f8_integers<e5m2>(c, a_unit), f8_integers<e5m2>(a ^ b, a_unit)};         \
+        unsigned fb[2] = {f8_integers<e5m2>(b ^ c, b_unit), f8_integers<e5m2>(a ^ c, b_unit)};     \
+        float fd[4];                                                                               \
+        for (int i = 0; i < 4; i++) fd[i] = (float)S(a << i) * ((a_unit) * (b_unit));              \
+        mma(fd, fa, fb);                                                                           \
+        for (int i = 0; i < 4; i++) out[i * n + t] = word(fd[i]);                                  \
+    }
+MMA_F8(mma_e4m3, simt_mma_m16n8k32_e4m3, false, 0x1p-9f, 16.0f)
+MMA_F8(mma_e5m2, simt_mma_m16n8k32_e5m2, true, 0x1p-16f, 512.0f)
 
 // --- sparse tensor cores: metadata of random pairs ---
 

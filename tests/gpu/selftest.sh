@@ -50,16 +50,17 @@ say cut_recording "$([ $? = 2 ] && grep -q "no recording" "$folder/err" || echo 
 
 # Every function that kernels can call through simt.h is in a row.
 missing=
-for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(depend|mma|ldmatrix|cp_async|acquire|saturate|permute|xor|mbar|sync|tma|fence|wgmma|cluster)[a-z0-9_]*|rsqrtf)\b *[(,<]' \
+for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(depend|mma|ldmatrix|cp_async|acquire|saturate|permute|xor|f8|floats|mbar|sync|tma|fence|wgmma|cluster)[a-z0-9_]*|rsqrtf)\b *[(,<]' \
     "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/device/simt.h" \
-    "$root/tests/simt/simt_sm90.h" "$root/runtime/cuda/device/simt_sm90.cuh" "$root/runtime/cuda/device/dependent.cuh" |
+    "$root/tests/simt/simt_sm90.h" "$root/runtime/cuda/device/simt_sm90.cuh" "$root/runtime/cuda/device/dependent.cuh" \
+    "$root/tests/simt/simt_f8.h" "$root/runtime/cuda/device/simt_f8.cuh" |
     tr -d ' (,<' | sort -u); do
     case $name in
     __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | __trap | simt_mma_k* | \
         simt_mma_sp_k* | simt_cp_async_keep | simt_cp_async | simt_ldmatrix | simt_sync_warp | \
         simt_mbar_try | simt_wgmma_keep | simt_wgmma | simt_wgmma_int | simt_wgmma_float | \
         simt_wgmma_signed | simt_cluster_read | simt_wgmma_sp | simt_wgmma_sp_int | \
-        simt_wgmma_sp_float)
+        simt_wgmma_sp_float | simt_wgmma_fp8 | simt_mma_f8 | simt_f8 | simt_f8_to_halves)
         continue ;; # no wrappers
     esac
     short=${name#simt_}

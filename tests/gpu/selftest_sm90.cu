@@ -3,6 +3,7 @@
 // taken for a tensor of bytes: 192 rows of 64, or 4 pictures of 6 x 8 pixels of 64 channels.
 #include "selftest.cuh"
 #include "runtime/cuda/device/dependent.cuh"
+#include "runtime/cuda/device/simt_f8.cuh"
 #include "runtime/cuda/device/simt_sm90.cuh"
 
 enum {
@@ -258,6 +259,35 @@ static __global__ void __launch_bounds__(SELFTEST_BLOCK)
     out[t] = sums_hash(sums);
 }
 
+// Four integers from -4 to 3 as FP8: 14 bits hold their sums.
+template <bool E5M2> SIMT_INLINE unsigned four_of(unsigned a)
+{
+    float v[4];
+    for (int i = 0; i < 4; i++) v[i] = (float)((int)(a >> (8 * i + 3) & 7u) - 4);
+    return simt_floats_to_f8<E5M2>(v);
+}
+
+// The same of 64 numbers of FP8.
+template <bool E5M2, int COLUMNS>
+static __global__ void __launch_bounds__(SELFTEST_BLOCK)
+    row_wgmma_f8(uint64_t *out, const unsigned *in)
+{
+    SIMT_DYN_SHARED_AT(unsigned, room, 1024);
+    THREAD;
+    const int group = (int)threadIdx.x / 128;
+    const unsigned at = simt_shared_address(room);
+    for (int i = (int)threadIdx.x; i < (2 * TILE + COLUMNS * ROW) / 4; i += SELFTEST_BLOCK)
+        room[i ^ (i / 32 % 4) << 2] = four_of<E5M2>(in[(block * 512 + i) % (N * SELFTEST_INPUTS)]);
+    simt_fence_async();
+    __syncthreads();
+    float sums[COLUMNS / 2] = {};
+    rows_multiply<COLUMNS>(at, group, sums,
+                           [](float(&d)[COLUMNS / 2], uint64_t x, uint64_t w, int add) {
+                               simt_wgmma_f8<E5M2>(d, x, w, add);
+                           });
+    out[t] = sums_hash(sums);
+}
+
 // --- products with 2:4, of 64 bytes of depth at a time: each half of a block 64 rows of its own
 // ---
 
@@ -441,6 +471,13 @@ static cudaError_t multiply_half(uint64_t *out, const unsigned *in, cudaStream_t
     return cudaGetLastError();
 }
 
+template <bool E5M2, int COLUMNS>
+static cudaError_t multiply_f8(uint64_t *out, const unsigned *in, cudaStream_t stream)
+{
+    SIMT_LAUNCH((row_wgmma_f8<E5M2, COLUMNS>), blocks, threads, SHARED, stream, out, in);
+    return cudaGetLastError();
+}
+
 #define WGMMA(name, launch, second, columns)                                                       \
     extern "C" cudaError_t selftest_##name(uint64_t *out, const unsigned *in, cudaStream_t stream) \
     {                                                                                              \
@@ -465,6 +502,12 @@ WGMMA(wgmma_s8_192, multiply, false, 192)
 WGMMA(wgmma_u8_192, multiply, true, 192)
 WGMMA(wgmma_f16_192, multiply_half, false, 192)
 WGMMA(wgmma_bf16_192, multiply_half, true, 192)
+WGMMA(wgmma_e4m3_64, multiply_f8, false, 64)
+WGMMA(wgmma_e5m2_64, multiply_f8, true, 64)
+WGMMA(wgmma_e4m3_128, multiply_f8, false, 128)
+WGMMA(wgmma_e5m2_128, multiply_f8, true, 128)
+WGMMA(wgmma_e4m3_192, multiply_f8, false, 192)
+WGMMA(wgmma_e5m2_192, multiply_f8, true, 192)
 
 template <int KIND, int COLUMNS>
 static cudaError_t multiply_sparse(uint64_t *out, const unsigned *in, cudaStream_t stream)

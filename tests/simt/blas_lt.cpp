@@ -153,11 +153,31 @@ int check_float(const problem &p)
     return PARE_BLAS_SUCCESS;
 }
 
+// E4M3 to f16 alone: the other results are not modelled. The library's guide asks for A transposed,
+// B not, and 16 bytes in every contiguous dimension.
+int check_f8(const problem &p)
+{
+    const desc &d = *p.d;
+    if (simt_set.major * 10 + simt_set.minor < 89) return no("FP8: begins with Ada");
+    if (p.b->type != PARE_BLAS_E4M3 || p.out->type != PARE_BLAS_F16 ||
+        d.compute != PARE_BLAS_COMPUTE_F32 || d.scale != PARE_BLAS_F32)
+        return no("FP8: E4M3 times E4M3 computed in f32, to f16");
+    if (!d.trans_a || d.trans_b) return no("FP8: A is transposed and B is not");
+    if (p.a->order || p.b->order || p.c->order || p.out->order)
+        return no("FP8: column order only");
+    if (p.a->rows % 16 || p.a->ld % 16 || p.b->ld % 16 || p.out->rows % 8 || p.c->ld % 8 ||
+        p.out->ld % 8)
+        return no("FP8: rows of 16 bytes");
+    if (d.epilogue != PARE_LT_EPILOGUE_NONE) return no("FP8: an epilogue that is not modelled");
+    return PARE_BLAS_SUCCESS;
+}
+
 int check_problem(const problem &p)
 {
     if (!p.d || !p.a || !p.b || !p.c || !p.out) return PARE_BLAS_INVALID_VALUE;
     int status = check_shapes(p);
     if (status) return status;
+    if (p.a->type == PARE_BLAS_E4M3) return check_f8(p);
     return p.a->type == PARE_BLAS_S8 ? check_int8(p) : check_float(p);
 }
 
@@ -211,10 +231,10 @@ bool aligned(const void *p, size_t to)
 
 int check_pointers(const product &x)
 {
-    size_t least = x.a.type == PARE_BLAS_S8 ? 4 : 0;
+    size_t least = x.a.type == PARE_BLAS_S8 ? 4 : x.a.type == PARE_BLAS_E4M3 ? 16 : 0;
     for (const matrix *m : {&x.a, &x.b, &x.c, &x.d})
         if (m->p && !aligned(m->p, least ? least : type_bytes(m->type)))
-            return no("a matrix is not aligned to its elements, int8 to 4 bytes");
+            return no("a matrix is not aligned to its elements, int8 to 4 bytes, FP8 to 16");
     if (x.c.p == x.d.p && (x.c.row_step != x.d.row_step || x.c.col_step != x.d.col_step))
         return PARE_BLAS_INVALID_VALUE;
     if (x.epilogue & PARE_LT_EPILOGUE_BIAS && !x.bias) return PARE_BLAS_INVALID_VALUE;

@@ -4,6 +4,8 @@
 #include "blas_stub.h"
 #include "simt_device.h"
 
+#include "runtime/base/f8.h"
+
 namespace simt
 {
 
@@ -19,6 +21,7 @@ size_t type_bytes(int type)
     case PARE_BLAS_BF16:
         return 2;
     case PARE_BLAS_S8:
+    case PARE_BLAS_E4M3:
         return 1;
     default:
         return 0;
@@ -74,6 +77,8 @@ static double load(const void *p, int type, int64_t i)
         return static_cast<const int *>(p)[i];
     case PARE_BLAS_S8:
         return static_cast<const int8_t *>(p)[i];
+    case PARE_BLAS_E4M3:
+        return static_cast<double>(pare_f8e4m3_value(static_cast<const uint8_t *>(p)[i]));
     case PARE_BLAS_F16:
         return static_cast<double>(__half2float(static_cast<const __half *>(p)[i]));
     default:

@@ -3,6 +3,7 @@
 // stack; the last one to arrive works on all records. Fragment layouts: PTX ISA, "Warp level matrix
 // instructions".
 #include "engine.h"
+#include "simt_f8.h"
 #include "simt_sm90.h"
 
 using namespace simt;
@@ -170,6 +171,31 @@ void do_mma_k16(unsigned lanes, void *const arg[32])
             const float *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
             float *d = static_cast<float *>(m.d) + i, sum = *d;
             for (int k = 0; k < 16; k++) sum += row[k] * column[k];
+            *d = sum;
+        }
+    });
+}
+
+// As k32 of integers, of FP8, whose sums are those of f16: f32 in order of depth.
+void do_mma_f8(unsigned lanes, void *const arg[32])
+{
+    need_all(lanes, "mma.sync.m16n8k32 of FP8");
+    float a[16][32], b[8][32];
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        unsigned g = l / 4, t = l % 4 * 4;
+        for (unsigned i = 0; i < 4; i++) {
+            for (unsigned r = 0; r < 4; r++)
+                a[g + r % 2 * 8][t + r / 2 * 16 + i] =
+                    simt_f8(static_cast<uint8_t>(m.a[r] >> 8 * i), m.type);
+            for (unsigned r = 0; r < 2; r++)
+                b[g][t + r * 16 + i] = simt_f8(static_cast<uint8_t>(m.b[r] >> 8 * i), m.type);
+        }
+    });
+    each<mma>(lanes, arg, [&](unsigned l, mma &m) {
+        for (unsigned i = 0; i < 4; i++) {
+            const float *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
+            float *d = static_cast<float *>(m.d) + i, sum = *d;
+            for (int k = 0; k < 32; k++) sum += row[k] * column[k];
             *d = sum;
         }
     });
@@ -345,6 +371,14 @@ void simt_mma_k16(float d[4], const unsigned a[4], const unsigned b[2], simt_ope
 {
     mma m = {d, a, b, type, 0};
     simt_collective(0xffffffffu, &m, do_mma_k16, type == SIMT_F16 ? "mma f16" : "mma bf16", file,
+                    line);
+}
+
+void simt_mma_f8(float d[4], const unsigned a[4], const unsigned b[2], simt_operand type,
+                 const char *file, int line)
+{
+    mma m = {d, a, b, type, 0};
+    simt_collective(0xffffffffu, &m, do_mma_f8, type == SIMT_E4M3 ? "mma e4m3" : "mma e5m2", file,
                     line);
 }
 

@@ -4,7 +4,7 @@
 #ifndef PARE_SIMT_SM90_H
 #define PARE_SIMT_SM90_H
 
-#include "simt_device.h"
+#include "simt_f8.h"
 
 #include <cuda.h>
 
@@ -124,6 +124,12 @@ static inline void simt_wgmma_sp_k32(float (&d)[COUNT], uint64_t a, uint64_t b, 
 {
     static_assert(COUNT % 4 == 0 && COUNT <= 128, "of 8 to 256 columns, in eights");
     simt_wgmma_sp(d, COUNT, a, b, meta, BF16 ? SIMT_BF16 : SIMT_F16, add, file, line);
+}
+template <bool E5M2, int COUNT>
+static inline void simt_wgmma_f8(float (&d)[COUNT], uint64_t a, uint64_t b, int add, SIMT_AT)
+{
+    static_assert(COUNT % 4 == 0 && COUNT <= 128, "of 8 to 256 columns, in eights");
+    simt_wgmma(d, COUNT, a, b, E5M2 ? SIMT_E5M2 : SIMT_E4M3, add, file, line);
 }
 
 #endif

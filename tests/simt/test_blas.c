@@ -4,6 +4,7 @@
 #include "testing.h"
 #include <math.h>
 #include "blas_table.h"
+#include "runtime/base/f8.h"
 #include "runtime/base/types.h"
 
 static pare_blas_api api;
@@ -74,6 +75,18 @@ static const lt_case int8 = {16,
                              PARE_LT_POINTERS_ALPHA_VECTOR_BETA_HOST,
                              0,
                              0};
+static const lt_case f8 = {16,
+                           8,
+                           32,
+                           PARE_BLAS_E4M3,
+                           PARE_BLAS_F16,
+                           PARE_BLAS_COMPUTE_F32,
+                           PARE_BLAS_F32,
+                           1,
+                           PARE_LT_EPILOGUE_NONE,
+                           PARE_LT_POINTERS_HOST,
+                           0,
+                           0};
 static const lt_case half = {16,
                              8,
                              32,
@@ -201,6 +214,59 @@ static void lt_adds_bias_and_clamps_in_f16(void **state)
     CUDA_OK(cudaFree(db));
     CUDA_OK(cudaFree(dl));
     CUDA_OK(cudaFree(workspace));
+}
+
+/* Ada and later have products of FP8. */
+static bool has_f8(void)
+{
+    int major = 0, minor = 0;
+    CUDA_OK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    CUDA_OK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
+    return major * 10 + minor >= 89;
+}
+
+static void lt_refuses_f8_that_is_not_documented(void **state)
+{
+    (void)state;
+    lt_case c = f8;
+    assert_int_equal(lt_ask(&c), has_f8() ? 0 : PARE_BLAS_NOT_SUPPORTED);
+    c = f8, c.trans_a = 0; /* only TN */
+    assert_int_equal(lt_ask(&c), PARE_BLAS_NOT_SUPPORTED);
+    c = f8, c.k = 24; /* rows of 16 bytes */
+    assert_int_equal(lt_ask(&c), PARE_BLAS_NOT_SUPPORTED);
+    c = f8, c.m = 12;
+    assert_int_equal(lt_ask(&c), PARE_BLAS_NOT_SUPPORTED);
+    c = f8, c.ld_extra = 8;
+    assert_int_equal(lt_ask(&c), PARE_BLAS_NOT_SUPPORTED);
+    c = f8, c.compute = PARE_BLAS_COMPUTE_S32;
+    assert_int_equal(lt_ask(&c), PARE_BLAS_NOT_SUPPORTED);
+}
+
+static void lt_multiplies_f8(void **state)
+{
+    (void)state;
+    uint8_t a[16][32], b[8][32];
+    uint16_t d[8][16];
+    const float alpha = 0.5f;
+    lt_run r;
+    for (int i = 0; i < 16 * 32; i++) a[i / 32][i % 32] = pare_f8e4m3_code((float)(i % 7 - 3));
+    for (int i = 0; i < 8 * 32; i++) b[i / 32][i % 32] = pare_f8e4m3_code((float)(i % 5 - 2));
+    void *da = device_copy(a, sizeof a), *db = device_copy(b, sizeof b),
+         *dd = device_copy(NULL, sizeof d);
+    lt_open(&r, &f8, NULL);
+    assert_int_equal(lt_multiply(&r, &alpha, da, db, dd, NULL, NULL, 0, NULL),
+                     has_f8() ? 0 : PARE_BLAS_NOT_SUPPORTED);
+    device_fetch(d, dd, sizeof d);
+    for (int i = 0; has_f8() && i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            float sum = 0;
+            for (int k = 0; k < 32; k++)
+                sum += pare_f8e4m3_value(a[i][k]) * pare_f8e4m3_value(b[j][k]);
+            assert_int_equal(d[j][i], pare_f32_to_f16(0.5f * sum));
+        }
+    lt_close(&r);
+    CUDA_OK(cudaFree(da));
+    CUDA_OK(cudaFree(db));
 }
 
 /* Matrices must lie as well as the heuristic was told that they do: at 256 bytes where it was told
@@ -346,7 +412,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         device_test(lt_refuses_what_is_not_documented),
+        device_test(lt_refuses_f8_that_is_not_documented),
         device_test(lt_requantizes_rows),
+        device_test(lt_multiplies_f8),
         device_test(lt_adds_bias_and_clamps_in_f16),
         device_test(lt_is_captured_when_warm),
         device_test(lt_holds_callers_to_the_alignment_told),

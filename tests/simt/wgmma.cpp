@@ -5,6 +5,8 @@
 // memory as it is then. From the instruction to the wait the registers of sums hold garbage and
 // their values are here.
 #include "async.h"
+#include "simt_f8.h"
+#include <cmath>
 #include <cstring>
 
 namespace simt
@@ -176,6 +178,8 @@ void do_begin(unsigned lanes, void *const arg[32])
     w.flying.push_back(p);
 }
 
+bool is_f8(simt_operand type) { return type == SIMT_E4M3 || type == SIMT_E5M2; }
+
 // A row's numbers, of f16 and bf16 half as many.
 void numbers(int16_t *to, const unsigned char *from, unsigned bytes, bool is_unsigned, simt_operand)
 {
@@ -185,6 +189,10 @@ void numbers(int16_t *to, const unsigned char *from, unsigned bytes, bool is_uns
 
 void numbers(float *to, const unsigned char *from, unsigned bytes, bool, simt_operand type)
 {
+    if (is_f8(type)) {
+        for (unsigned k = 0; k < bytes; k++) to[k] = simt_f8(from[k], type);
+        return;
+    }
     for (unsigned k = 0; k < bytes / 2; k++) {
         uint16_t bits;
         memcpy(&bits, from + 2 * k, sizeof bits);
@@ -207,15 +215,44 @@ template <class NUMBER> void spread(NUMBER *row, const product &p, unsigned r)
 }
 
 // The sum plus a row of a times a row of b, in order of depth.
-int dot(const int16_t *a, const int16_t *b, unsigned bytes, int sum)
+int dot(const int16_t *a, const int16_t *b, unsigned bytes, int sum, simt_operand)
 {
     int all = 0; // less than 2^31
     for (unsigned k = 0; k < bytes; k++) all += a[k] * b[k];
     return static_cast<int>(static_cast<unsigned>(sum) + static_cast<unsigned>(all));
 }
 
-float dot(const float *a, const float *b, unsigned bytes, float sum)
+// Of FP8 the sum and 32 products are moved to the exponent of the largest of them, 13 bits behind
+// its point are kept of each, those below are cut off, and so are the sum's (DeepSeek-V3, arXiv
+// 2412.19437, section 3.3.2; SageAttention2, arXiv 2411.10958): as published, not measured here.
+float f8_dot(const float *a, const float *b, float sum)
 {
+    enum { KEPT = 13 };
+    double part[DEPTH + 1], all = 0, largest = 0;
+    part[DEPTH] = static_cast<double>(sum);
+    for (int k = 0; k < DEPTH; k++) part[k] = static_cast<double>(a[k]) * static_cast<double>(b[k]);
+    for (double v : part) {
+        all += v;
+        largest = std::max(largest, std::fabs(v));
+    }
+    if (!std::isfinite(all) || largest == 0) return static_cast<float>(all);
+    const int exponent = std::ilogb(largest) - KEPT;
+    const double steps = std::ldexp(1.0, -exponent);
+    long long kept = 0; // steps of 2^exponent
+    for (double v : part) {
+        const long long whole = static_cast<long long>(v * steps); // towards 0
+        kept += whole - (static_cast<double>(whole) > v * steps);  // towards less
+    }
+    const bool below = kept < 0;
+    int more = 0; // bits above the 14
+    for (kept = below ? -kept : kept; kept >> more >= 1 << (KEPT + 1);) more++;
+    const double size = std::ldexp(static_cast<double>(kept >> more), exponent + more);
+    return static_cast<float>(below ? -size : size);
+}
+
+float dot(const float *a, const float *b, unsigned bytes, float sum, simt_operand type)
+{
+    if (is_f8(type)) return f8_dot(a, b, sum);
     for (unsigned k = 0; k < bytes / 2; k++) sum += a[k] * b[k];
     return sum;
 }
@@ -241,13 +278,14 @@ template <class NUMBER, class SUM> void multiply(const product &p)
             int *d = &p.to->values[static_cast<size_t>(i * 32 + l)];
             const SUM sum = p.adds ? simt_bits<SUM>(*d) : SUM{0};
             *d = simt_bits<int>(
-                dot(a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], p.depth(), sum));
+                dot(a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], p.depth(), sum,
+                    p.type));
         }
 }
 
 void multiply(const product &p)
 {
-    if (p.type == SIMT_F16 || p.type == SIMT_BF16)
+    if (p.type == SIMT_F16 || p.type == SIMT_BF16 || is_f8(p.type))
         multiply<float, float>(p);
     else
         multiply<int16_t, int>(p);
@@ -356,8 +394,8 @@ static void begin(const product &p, void *d, const void *pc, const char *what, c
 void simt_wgmma(void *d, int count, uint64_t a, uint64_t b, simt_operand type, int add,
                 const char *file, int line)
 {
-    static const char *const names[] = {"wgmma s8 s8", "wgmma u8 s8", "wgmma f16", "wgmma bf16",
-                                        "wgmma s8 u8"};
+    static const char *const names[] = {"wgmma s8 s8", "wgmma u8 s8", "wgmma f16",  "wgmma bf16",
+                                        "wgmma s8 u8", nullptr,       "wgmma e4m3", "wgmma e5m2"};
     begin({a, b, type, add != 0, count, false, nullptr, {}}, d, __builtin_return_address(0),
           names[type], file, line);
 }

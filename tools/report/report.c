@@ -137,7 +137,8 @@ void pare_cell_latency(pare_cell *cell)
 
 const char *pare_report_made(const char *recipe)
 {
-    static const char *const converting[] = {"int8", "fp16", "bf16", "w4a8", "w4a16", "w8a16"};
+    static const char *const converting[] = {"int8", "fp16",  "bf16", "w4a8",
+                                             "fp8 ", "w4a16", "w8a16"};
     if (!recipe) return "original";
     for (const char *step = recipe; step;) {
         bool converted = false;

@@ -242,7 +242,7 @@ static void pack_columns(const pare_float_gemm *g, float *to, const char *b, int
 void pare_float_pack(const pare_float_gemm *g, float *packed, const void *b, pare_dtype type,
                      int64_t row, int64_t column)
 {
-    const int64_t size = type == PARE_f32 ? 4 : 2;
+    const int64_t size = pare_type(type)->bits / 8;
     for (int64_t n = 0; n < g->blocks * g->block; n += g->block) {
         const int64_t columns = g->columns - n < g->block ? g->columns - n : g->block;
         const char *from = (const char *)b + n * column * size;
@@ -294,8 +294,54 @@ void pare_act_row(const pare_act *act, int64_t n, float *v)
     if (row[act->kind]) row[act->kind](n, v, act->alpha, act->beta);
 }
 
-static void finish_row(const pare_float_tail *t, int64_t channel, int64_t n, float *sum,
-                       const void *z, int64_t z_step, void *y, int64_t y_step)
+/* Elements of one type as floats, and back. */
+PARE_CLONES static void f8e4m3_values(float *restrict to, const uint8_t *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = pare_f8e4m3_value(from[i]);
+}
+
+void pare_float_row(float *to, const void *data, pare_dtype type, int64_t from, int64_t n,
+                    int64_t stride)
+{
+    if (type == PARE_f32 && stride == 1)
+        memcpy(to, (const float *)data + from, (size_t)n * sizeof *to);
+    else if (type == PARE_f8e4m3 && stride == 1)
+        f8e4m3_values(to, (const uint8_t *)data + from, n);
+    else
+        for (int64_t i = 0; i < n; i++) to[i] = pare_float_at(data, type, from + i * stride);
+}
+
+static void row_store(pare_dtype type, int64_t n, float *v, void *y, int64_t step)
+{
+    if (type == PARE_f32 && step == 1) {
+        if (y != v) memcpy(y, v, (size_t)n * sizeof *v);
+    } else if (type == PARE_f32)
+        for (int64_t i = 0; i < n; i++) ((float *)y)[i * step] = v[i];
+    else if (pare_type_is_f8(type))
+        for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i * step] = pare_f8_code(type, v[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)y)[i * step] =
+                type == PARE_f16 ? pare_f32_to_f16(v[i]) : pare_f32_to_bf16(v[i]);
+}
+
+/* Of factors of FP8. */
+static void f8_row(const pare_float_tail *t, int64_t channel, int64_t n, float *v, const void *z,
+                   int64_t z_step)
+{
+    const pare_epilogue *e = t->f8;
+    const float *scale = t->scale + channel, *bias = t->bias;
+    for (int64_t i = 0; i < n; i++) v[i] = (v[i] + (bias ? bias[channel + i] : 0)) * scale[i];
+    if (z)
+        for (int64_t i = 0; i < n; i++)
+            v[i] = pare_f8_residual(e, v[i], pare_float_at(z, e->z_type, i * z_step));
+    pare_act_row(&e->act, n, v);
+    if (e->curved)
+        for (int64_t i = 0; i < n; i++) v[i] /= e->y_scale;
+}
+
+static void float_row(const pare_float_tail *t, int64_t channel, int64_t n, float *sum,
+                      const void *z, int64_t z_step)
 {
     if (t->alpha != 1)
         for (int64_t i = 0; i < n; i++) sum[i] *= t->alpha;
@@ -309,25 +355,20 @@ static void finish_row(const pare_float_tail *t, int64_t channel, int64_t n, flo
     if (z)
         for (int64_t i = 0; i < n; i++) sum[i] += pare_float_at(z, t->type, i * z_step);
     pare_act_row(&t->act, n, sum);
-    if (t->type == PARE_f32 && y_step == 1) {
-        if (y != sum) memcpy(y, sum, (size_t)n * sizeof *sum);
-    } else if (t->type == PARE_f32)
-        for (int64_t i = 0; i < n; i++) ((float *)y)[i * y_step] = sum[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)y)[i * y_step] =
-                t->type == PARE_f16 ? pare_f32_to_f16(sum[i]) : pare_f32_to_bf16(sum[i]);
 }
 
 void pare_float_finish(const pare_float_tail *t, int64_t channel, int64_t n, float *acc,
                        int64_t acc_step, const pare_tile *to, int64_t column)
 {
-    int64_t size = t->type == PARE_f32 ? 4 : 2;
+    const int64_t size = pare_type(t->type)->bits / 8;
+    const int64_t z_size = pare_type(t->f8 ? t->f8->z_type : t->type)->bits / 8;
     for (int r = 0; r < to->count; r++) {
         const char *z = to->z;
-        if (z) z += (to->z_at[r] + column * to->z_step) * size;
-        finish_row(t, channel, n, acc + r * acc_step, z, to->z_step,
-                   (char *)to->y + (to->y_at[r] + column * to->y_step) * size, to->y_step);
+        float *sum = acc + r * acc_step;
+        if (z) z += (to->z_at[r] + column * to->z_step) * z_size;
+        (t->f8 ? f8_row : float_row)(t, channel, n, sum, z, to->z_step);
+        row_store(t->type, n, sum, (char *)to->y + (to->y_at[r] + column * to->y_step) * size,
+                  to->y_step);
     }
 }
 

@@ -218,7 +218,8 @@ bool pare_cuda_conv_read(const pare_prep *prep, pare_conv_args *a, pare_cuda_gem
     if (!pare_cuda_weights_fit(prep) || x->rank < 3 || x->rank > 4) return false;
     if (!pare_cuda_readable(prep, pare_conv_args_read(prep, a))) return false;
     if (!pare_cuda_places_fit(prep, a) || !pare_cuda_bias_fits(prep, a->at.bias, a->m) ||
-        !pare_cuda_residual_fits(prep, a->at.residual) || (!a->int8 && a->at.w_scale >= 0))
+        !pare_cuda_residual_fits(prep, a->at.residual) ||
+        (!a->int8 && !a->f8 && a->at.w_scale >= 0))
         return false;
     pare_cuda_picture_set(prep, a, p);
     return true;
@@ -261,13 +262,15 @@ static bool stem_fits(const pare_prep *prep, const pare_conv_args *a, const pare
 {
     const pare_window *w = &a->win;
     pare_cuda_gemm_args q = *p;
-    if (p->copy == 16 || p->x_type == PARE_f32 || w->group > 1 || a->cg > PARE_CUDA_STEM_CHANNELS ||
-        w->dilation[1] > 1 || w->dilation[2] > 1 || w->kernel[1] > PARE_CUDA_MOST_TAPS ||
-        w->kernel[2] > PARE_CUDA_STEM_WINDOW || a->at.residual >= 0 || p->rows <= 0 ||
-        p->rows > INT32_MAX || p->y_row * pare_cuda_bytes(p->y_type) % PARE_CUDA_CHUNK)
+    if (p->copy == 16 || p->x_type == PARE_f32 || a->f8 || w->group > 1 ||
+        a->cg > PARE_CUDA_STEM_CHANNELS || w->dilation[1] > 1 || w->dilation[2] > 1 ||
+        w->kernel[1] > PARE_CUDA_MOST_TAPS || w->kernel[2] > PARE_CUDA_STEM_WINDOW ||
+        a->at.residual >= 0 || p->rows <= 0 || p->rows > INT32_MAX ||
+        p->y_row * pare_cuda_bytes(p->y_type) % PARE_CUDA_CHUNK)
         return false;
     stem_set(a, &q);
-    q.epilogue = pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+    q.epilogue =
+        pare_cuda_epilogue_of(prep, a->int8 || a->f8, &a->act, &a->epilogue, a->at.residual);
     return pare_cuda_stem_takes(&q);
 }
 
@@ -351,7 +354,7 @@ static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cud
     if (way == PARE_CUDA_STEM) stem_set(&a, &s->p);
     if (way == PARE_CUDA_WIDENED) widened_set(prep, &a, s);
     if (way == PARE_CUDA_SPLIT) pare_cuda_splits_set(prep, s, pare_cuda_splits_of(&p));
-    pare_cuda_epilogue_set(prep, s, a.int8, &a.act, &a.epilogue, a.at.residual);
+    pare_cuda_epilogue_set(prep, s, a.int8 || a.f8, &a.act, &a.epilogue, a.at.residual);
     PARE_TRY(pare_cuda_prepack_open(prep, &s->p, way, &k));
     if (way == PARE_CUDA_STEM)
         pare_cuda_stem_pack(&prep->in[1], &a, &k, &s->p, PARE_CUDA_STEM_LINE);
@@ -384,7 +387,7 @@ static bool wgmma_fits(const pare_prep *prep, const pare_conv_args *a, const par
                        pare_cuda_tiling tile)
 {
     const pare_epilogue e =
-        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
+        pare_cuda_epilogue_of(prep, a->int8 || a->f8, &a->act, &a->epilogue, a->at.residual);
     return pare_cuda_wgmma_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
 }
 

@@ -10,7 +10,7 @@ static bool conv_read(const pare_prep *prep, pare_blas_node *n)
     pare_conv_args a;
     pare_cuda_gemm_args p;
     const pare_view *w = &prep->in[1];
-    if (!pare_cuda_conv_read(prep, &a, &p) || p.picture || p.batches != 1) return false;
+    if (!pare_cuda_conv_read(prep, &a, &p) || a.f8 || p.picture || p.batches != 1) return false;
     *n = (pare_blas_node){.act = a.act,
                           .alpha = 1,
                           .bias = a.at.bias,

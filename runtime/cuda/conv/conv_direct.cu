@@ -356,7 +356,7 @@ static bool grouped_can(const pare_prep *prep)
 {
     pare_conv_args a;
     pare_cuda_gemm_args p;
-    return pare_cuda_conv_read(prep, &a, &p) && a.win.group > 1 && a.mg < FEW_FILTERS;
+    return pare_cuda_conv_read(prep, &a, &p) && !a.f8 && a.win.group > 1 && a.mg < FEW_FILTERS;
 }
 
 /* Is it depthwise, with a square window of 3 or 5 taps that follow one another, 1 or 2 a step? */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products by type. On tensor cores s8 and u8 with s8, sums in s32; f16, bf16 and f32 rounded to
-   TF32, sums in f32. f32 that stay as they are have plain multiply-adds (tile.cuh). */
+/* Products by type. On tensor cores s8 and u8 with s8, sums in s32; f16, bf16, FP8 and f32 rounded
+   to TF32, sums in f32. f32 that stay as they are have plain multiply-adds (tile.cuh). */
 #ifndef PARE_RUNTIME_CUDA_DEVICE_MMA_CUH
 #define PARE_RUNTIME_CUDA_DEVICE_MMA_CUH
 
 #include "runtime/base/types.h"
 #include "runtime/cuda/device/kind.h"
 #include "runtime/cuda/device/simt.h"
+#include "runtime/cuda/device/simt_f8.cuh"
 
 /* A kind's elements and sums: a type's, or PARE_CUDA_TF32's. */
 template <int KIND> struct kind_of;
@@ -17,6 +18,12 @@ template <> struct kind_of<PARE_s8> {
 template <> struct kind_of<PARE_u8> {
     typedef int sum;
     typedef uint8_t element;
+};
+template <> struct kind_of<PARE_f8e4m3> {
+    typedef float sum;
+    typedef uint8_t element;
+};
+template <> struct kind_of<PARE_f8e5m2> : kind_of<PARE_f8e4m3> {
 };
 template <> struct kind_of<PARE_f16> {
     typedef float sum;
@@ -32,6 +39,9 @@ template <> struct kind_of<PARE_f32> {
 };
 template <> struct kind_of<PARE_CUDA_TF32> : kind_of<PARE_f32> {
 };
+
+template <int KIND>
+constexpr bool kind_is_f8 = KIND == (int)PARE_f8e4m3 || KIND == (int)PARE_f8e5m2;
 
 /* What `multiply` takes of words that memory holds: f32 become TF32. */
 template <int KIND, int COUNT> SIMT_INLINE void factors_round(unsigned (&words)[COUNT])
@@ -54,6 +64,10 @@ template <int KIND> SIMT_INLINE void multiply(float d[4], const unsigned a[4], c
 {
     if (KIND == PARE_CUDA_TF32)
         simt_mma_m16n8k8_tf32(d, a, b);
+    else if (KIND == PARE_f8e4m3)
+        simt_mma_m16n8k32_e4m3(d, a, b);
+    else if (KIND == PARE_f8e5m2)
+        simt_mma_m16n8k32_e5m2(d, a, b);
     else if (KIND == PARE_f16)
         simt_mma_m16n8k16_f16(d, a, b);
     else

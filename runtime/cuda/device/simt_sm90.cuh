@@ -281,6 +281,7 @@ template <int COUNT> SIMT_INLINE void simt_wgmma_order(float (&d)[COUNT])
 template <bool A_UNSIGNED, int COUNT> struct simt_wgmma_int;
 template <bool BF16, int COUNT> struct simt_wgmma_float;
 template <bool B_UNSIGNED, int COUNT> struct simt_wgmma_signed; /* a */
+template <bool E5M2, int COUNT> struct simt_wgmma_fp8;
 #define SIMT_WGMMA(of, first, sum, in, columns, types, count, a_at, b_at, add_at, tail)            \
     template <> struct of<first, count> {                                                          \
         static __device__ __forceinline__ void run(sum (&d)[count], uint64_t a, uint64_t b,        \
@@ -301,7 +302,11 @@ template <bool B_UNSIGNED, int COUNT> struct simt_wgmma_signed; /* a */
     SIMT_WGMMA(simt_wgmma_float, false, float, FLOAT, columns, "k16.f32.f16.f16", count, a_at,     \
                b_at, add_at, ", 1, 1, 0, 0")                                                       \
     SIMT_WGMMA(simt_wgmma_float, true, float, FLOAT, columns, "k16.f32.bf16.bf16", count, a_at,    \
-               b_at, add_at, ", 1, 1, 0, 0")
+               b_at, add_at, ", 1, 1, 0, 0")                                                       \
+    SIMT_WGMMA(simt_wgmma_fp8, false, float, FLOAT, columns, "k32.f32.e4m3.e4m3", count, a_at,     \
+               b_at, add_at, ", 1, 1")                                                             \
+    SIMT_WGMMA(simt_wgmma_fp8, true, float, FLOAT, columns, "k32.f32.e5m2.e5m2", count, a_at,      \
+               b_at, add_at, ", 1, 1")
 SIMT_WGMMA_TYPES(32, 16, 16, 17, 18)
 SIMT_WGMMA_TYPES(64, 32, 32, 33, 34)
 SIMT_WGMMA_TYPES(128, 64, 64, 65, 66)
@@ -334,6 +339,14 @@ template <bool BF16, int COUNT>
 SIMT_INLINE void simt_wgmma_k16(float (&d)[COUNT], uint64_t a, uint64_t b, int add)
 {
     simt_wgmma_float<BF16, COUNT>::run(d, a, b, add);
+}
+
+/* The same of 32 numbers of FP8: sums of f32 in which 14 bits are kept, of each number that is
+   added and of what is added to, counted from the largest of them (ops/epilogue_f8.h). */
+template <bool E5M2, int COUNT>
+SIMT_INLINE void simt_wgmma_f8(float (&d)[COUNT], uint64_t a, uint64_t b, int add)
+{
+    simt_wgmma_fp8<E5M2, COUNT>::run(d, a, b, add);
 }
 
 /* --- products whose a is of 2:4 --- */

@@ -30,7 +30,8 @@ enum { /* cudaDataType */
        PARE_BLAS_F16 = 2,
        PARE_BLAS_S8 = 3,
        PARE_BLAS_S32 = 10,
-       PARE_BLAS_BF16 = 14
+       PARE_BLAS_BF16 = 14,
+       PARE_BLAS_E4M3 = 28
 };
 
 enum { /* cublasComputeType_t */

@@ -4,7 +4,7 @@
    gathered in copies of 4, or element by element. Where depth is split, each part's sums go to
    memory and are added in order of depth. */
 #include "runtime/cuda/device/dependent.cuh"
-#include "runtime/cuda/gemm/epilogue.cuh"
+#include "runtime/cuda/gemm/epilogue_f8.cuh"
 
 /* The smallest tile, its steps not unrolled: what gathers is long. */
 struct tile : tile_64x64 {
@@ -82,13 +82,16 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::BLOCKS)
     simt_dependents_launch();
     if (p.splits > 1)
         partial_finish<KIND, tile>(p, sums, t.batch, t.split, t.m0, t.n0);
+    else if constexpr (kind_is_f8<KIND>)
+        f8_finish<KIND, tile>(p, o, sums, reinterpret_cast<char *>(shared), t.m0, t.n0);
     else
         any_finish<KIND, tile>(p, o, sums, reinterpret_cast<char *>(shared), t.m0, t.n0);
 }
 
-/* Adds the parts of split depths in their order. */
-template <typename SUM> static __global__ void gemm_join(pare_cuda_gemm_args p)
+/* Adds the parts of split depths in their order. KIND: f8e4m3, f8e5m2, or another type of SUM. */
+template <int KIND> static __global__ void gemm_join(pare_cuda_gemm_args p)
 {
+    typedef typename kind_of<KIND>::sum SUM;
     pare_dependent_begin();
     const int64_t all = p.rows * p.columns;
     const int batch = (int)blockIdx.y;
@@ -99,7 +102,10 @@ template <typename SUM> static __global__ void gemm_join(pare_cuda_gemm_args p)
         for (int s = 0; s < p.splits; s++) sum += partial[s * p.batches * all + i];
         const int64_t row = i / p.columns;
         const int column = (int)(i - row * p.columns);
-        sum_finish(p, o, sum, row, column, row * p.y_row + column);
+        if constexpr (kind_is_f8<KIND>)
+            f8_sum_finish<KIND>(p, o, sum, column, row * p.y_row + column);
+        else
+            sum_finish(p, o, sum, row, column, row * p.y_row + column);
     }
 }
 
@@ -120,23 +126,27 @@ static cudaError_t gather_launch(const pare_cuda_gemm_args *p, cudaStream_t stre
 static cudaError_t type_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     const bool int8 = pare_type_is_int8(p->x_type);
+    if (pare_cuda_by_chunks(p) && pare_type_is_f8(p->x_type))
+        return pare_cuda_gemm_f8_launch(p, stream);
     if (pare_cuda_by_chunks(p))
         return int8 ? pare_cuda_gemm_int8_launch(p, stream) : pare_cuda_gemm_half_launch(p, stream);
     switch (p->x_type) {
     case PARE_s8: return gather_launch<PARE_s8>(p, stream);
     case PARE_u8: return gather_launch<PARE_u8>(p, stream);
+    case PARE_f8e4m3: return gather_launch<PARE_f8e4m3>(p, stream);
+    case PARE_f8e5m2: return gather_launch<PARE_f8e5m2>(p, stream);
     case PARE_f16: return gather_launch<PARE_f16>(p, stream);
     case PARE_bf16: return gather_launch<PARE_bf16>(p, stream);
     default: return cudaErrorInvalidValue;
     }
 }
 
-template <typename SUM>
+template <int KIND>
 static cudaError_t join_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     dim3 grid = pare_cuda_grid(p->rows * p->columns);
     grid.y = pare_cuda_blocks_beside(p->batches);
-    PARE_LAUNCH_DEPENDENT((gemm_join<SUM>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *p);
+    PARE_LAUNCH_DEPENDENT((gemm_join<KIND>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *p);
     return cudaGetLastError();
 }
 
@@ -147,6 +157,11 @@ extern "C" cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaS
     if (p->x_type == PARE_f32) return pare_cuda_gemm_f32_launch(p, stream);
     cudaError_t error = type_launch(p, stream);
     if (error != cudaSuccess || p->splits == 1) return error;
-    return pare_type_is_int8(p->x_type) ? join_launch<int>(p, stream)
-                                        : join_launch<float>(p, stream);
+    switch (p->x_type) {
+    case PARE_s8:
+    case PARE_u8: return join_launch<PARE_s8>(p, stream);
+    case PARE_f8e4m3: return join_launch<PARE_f8e4m3>(p, stream);
+    case PARE_f8e5m2: return join_launch<PARE_f8e5m2>(p, stream);
+    default: return join_launch<PARE_f16>(p, stream);
+    }
 }

@@ -91,8 +91,8 @@ typedef struct pare_cuda_four_columns {
 typedef struct pare_cuda_gemm_args {
     const void *x, *w, *z; /* z: residual, laid out as y; or NULL */
     void *y;
-    const float *scale;   /* (columns) m of epilogue.h; NULL: sums are floats */
-    const void *bias;     /* or NULL; integer sums: floats (columns) */
+    const float *scale;   /* (columns) m of epilogue.h; NULL: factors are floats, not of FP8 */
+    const void *bias;     /* or NULL; factors of 8 bits: floats (columns) */
     const int32_t *shift; /* (columns) less of integer sums: z_x * the sum of w's row, less a bias
                              that is an integer; or NULL */
     const pare_cuda_four_columns *four;    /* (columns / 4) the three above once more, or NULL */
@@ -120,7 +120,7 @@ typedef struct pare_cuda_gemm_args {
     bool few; /* rows: a product of `weights` column by column */
     pare_cuda_picture in;
     pare_dtype x_type, y_type;
-    pare_epilogue epilogue; /* of float sums: act and z_type only */
+    pare_epilogue epilogue; /* of factors of 16 and 32 bits: act and z_type only */
 } pare_cuda_gemm_args;
 
 /* Chunks of depth, and those that tiles read ahead. */
@@ -135,10 +135,11 @@ static inline bool pare_cuda_by_chunks(const pare_cuda_gemm_args *p)
     return p->copy == PARE_CUDA_CHUNK && (!p->picture || p->in.taps > 0);
 }
 
-/* x_type s8 or u8 (W s8), f16, bf16: tensor cores; f32: plain multiply-adds. */
+/* x_type s8 or u8 (W s8), FP8, f16, bf16: tensor cores; f32: plain multiply-adds. */
 cudaError_t pare_cuda_gemm_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
-/* On tensor cores by chunks, of 8-bit and of 16-bit types. */
+/* On tensor cores by chunks, of integers, FP8 and 16-bit types. */
 cudaError_t pare_cuda_gemm_int8_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+cudaError_t pare_cuda_gemm_f8_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 cudaError_t pare_cuda_gemm_half_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 /* Of `weights`, with few rows. copy: 16 where X is read four numbers at once, else 1. */

@@ -5,7 +5,7 @@
 #define PARE_RUNTIME_CUDA_GEMM_GEMM_TILES_CUH
 
 #include "runtime/cuda/device/dependent.cuh"
-#include "runtime/cuda/gemm/epilogue.cuh"
+#include "runtime/cuda/gemm/epilogue_f8.cuh"
 
 template <int KIND, typename T, template <typename> class ROWS, int END>
 static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
@@ -39,6 +39,8 @@ static __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     simt_dependents_launch();
     if constexpr (END == EPILOGUE_PARTIAL)
         partial_finish<KIND, T>(p, sums, t.batch, t.split, t.m0, t.n0);
+    else if constexpr (kind_is_f8<KIND>)
+        f8_finish<KIND, T>(p, o, sums, room, t.m0, t.n0);
     else if constexpr (END == EPILOGUE_ANY)
         any_finish<KIND, T>(p, o, sums, room, t.m0, t.n0);
     else
@@ -148,17 +150,22 @@ static cudaError_t tile_launch(const pare_cuda_gemm_args *p, cudaStream_t stream
 template <int KIND, typename T, template <typename> class ROWS>
 static cudaError_t epilogue_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
-    const tile_epilogue end = epilogue_of(*p);
-    if constexpr (sizeof(typename kind_of<KIND>::element) == 1) {
-        if (end == EPILOGUE_BOUNDS) return tile_launch<KIND, T, ROWS, EPILOGUE_BOUNDS>(p, stream);
-        if (end == EPILOGUE_BOUNDS_RESIDUAL)
-            return tile_launch<KIND, T, ROWS, EPILOGUE_BOUNDS_RESIDUAL>(p, stream);
-    }
-    switch (end) {
-    case EPILOGUE_CLAMP: return tile_launch<KIND, T, ROWS, EPILOGUE_CLAMP>(p, stream);
-    case EPILOGUE_CLAMP_RESIDUAL:
-        return tile_launch<KIND, T, ROWS, EPILOGUE_CLAMP_RESIDUAL>(p, stream);
-    default: return tile_launch<KIND, T, ROWS, EPILOGUE_ANY>(p, stream);
+    if constexpr (kind_is_f8<KIND>) {
+        return tile_launch<KIND, T, ROWS, EPILOGUE_ANY>(p, stream);
+    } else {
+        const tile_epilogue end = epilogue_of(*p);
+        if constexpr (sizeof(typename kind_of<KIND>::element) == 1) {
+            if (end == EPILOGUE_BOUNDS)
+                return tile_launch<KIND, T, ROWS, EPILOGUE_BOUNDS>(p, stream);
+            if (end == EPILOGUE_BOUNDS_RESIDUAL)
+                return tile_launch<KIND, T, ROWS, EPILOGUE_BOUNDS_RESIDUAL>(p, stream);
+        }
+        switch (end) {
+        case EPILOGUE_CLAMP: return tile_launch<KIND, T, ROWS, EPILOGUE_CLAMP>(p, stream);
+        case EPILOGUE_CLAMP_RESIDUAL:
+            return tile_launch<KIND, T, ROWS, EPILOGUE_CLAMP_RESIDUAL>(p, stream);
+        default: return tile_launch<KIND, T, ROWS, EPILOGUE_ANY>(p, stream);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 /* Packing: a block takes 32 rows and runs through their depth in tiles of 32 x 32, read along
    whichever axis is together in memory and written along depth. Each element is read and written
    once. Sums of rows are of integers, modulo 2^32. */
+#include "runtime/base/f8.h"
 #include "runtime/cuda/device/vec.cuh"
 #include "runtime/cuda/gemm/pack.h"
 
@@ -60,7 +61,7 @@ extern "C" cudaError_t pare_cuda_pack_launch(const pare_cuda_pack *p, cudaStream
 {
     if (p->rows == 0 || p->matrices == 0) return cudaSuccess;
     dim3 grid(pare_cuda_blocks((p->rows + TILE - 1) / TILE), pare_cuda_blocks_beside(p->matrices));
-    if (pare_type_is_int8(p->type))
+    if (pare_type_is_int8(p->type) || pare_type_is_f8(p->type))
         SIMT_LAUNCH((pack_rows<uint8_t>), grid, dim3(TILE * LINES), 0, stream, *p);
     else
         SIMT_LAUNCH((pack_rows<uint16_t>), grid, dim3(TILE * LINES), 0, stream, *p);

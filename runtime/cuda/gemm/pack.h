@@ -13,9 +13,9 @@ extern "C" {
 typedef struct pare_cuda_pack {
     const void *from;
     void *to;                       /* (matrices, rows, pitch) */
-    pare_cuda_side *side;           /* (matrices, rows), 8-bit types only; NULL: not wanted */
+    pare_cuda_side *side;           /* (matrices, rows), integers only; NULL: not wanted */
     int32_t zero;                   /* from's zero point */
-    pare_dtype type;                /* s8, u8, f16, bf16 */
+    pare_dtype type;                /* s8, u8, f8e4m3, f8e5m2, f16, bf16 */
     bool flip;                      /* u8 becomes s8: 128 less, the zero point too */
     int64_t rows, row, step, pitch; /* elements from one row, one step of depth, to the next */
     int depth, matrices;

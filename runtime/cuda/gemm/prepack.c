@@ -74,6 +74,8 @@ bool pare_cuda_weights_fit(const pare_prep *p)
     pare_dtype x = p->in[0].dtype, w = p->in[1].dtype;
     if (!p->in[1].data) return false;
     if (pare_type_is_int8(x)) return w == PARE_s8;
+    if (pare_type_is_f8(x))
+        return w == x && (p->out[0].dtype == x || pare_cuda_is_float(p->out[0].dtype));
     return pare_cuda_is_float(x) && w == x && p->out[0].dtype == x;
 }
 
@@ -97,7 +99,8 @@ bool pare_cuda_residual_fits(const pare_prep *p, int at)
     const pare_view *z = pare_operand(p->in, p->in_count, at);
     if (!z) return true;
     return pare_view_same_order(z, &p->out[0]) &&
-           (pare_type_is_int8(z->dtype) || z->dtype == PARE_f32 || z->dtype == p->out[0].dtype);
+           (pare_type_is_int8(z->dtype) || z->dtype == PARE_f32 || z->dtype == p->in[0].dtype ||
+            z->dtype == p->out[0].dtype);
 }
 
 /* --- the block of constants --- */
@@ -134,7 +137,7 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     } else {
         k->weights = part(&k->bytes, channels * row);
     }
-    if (k->wgmma && pare_type_is_int8(p->x_type))
+    if (k->wgmma && bytes == 1)
         k->four = part(&k->bytes, channels / 4 * sizeof(pare_cuda_four_columns));
     k->scale = part(&k->bytes, channels * sizeof(float));
     k->bias = part(&k->bytes, channels * sizeof(float));
@@ -276,8 +279,9 @@ static void columns_join(const pare_cuda_prepack *k, int columns, bool biased)
 
 /* Uploads the block and points p at its parts. */
 static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cuda_prepack *k,
-                                bool int8, bool biased)
+                                const pare_cuda_constants *c, bool biased)
 {
+    const bool scaled = c->scale != NULL;
     pare_status st = pare_cuda_copy_kept(prep, &s->block, k->host, k->bytes);
     pare_free(k->host);
     if (st != PARE_OK)
@@ -292,10 +296,10 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
     if (k->swap) s->launch = pare_cuda_swap_launch;
     if (k->wgmma) {
         if (!k->sparse) s->launch = pare_cuda_wgmma_launch;
-        s->p.four = int8 ? (const pare_cuda_four_columns *)(const void *)(block + k->four) : NULL;
+        s->p.four = scaled ? (const pare_cuda_four_columns *)(const void *)(block + k->four) : NULL;
     }
-    s->p.scale = int8 ? (const float *)(const void *)(block + k->scale) : NULL;
-    s->p.shift = int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
+    s->p.scale = scaled ? (const float *)(const void *)(block + k->scale) : NULL;
+    s->p.shift = c->int8 ? (const int32_t *)(const void *)(block + k->shift) : NULL;
     s->p.bias = biased ? block + k->bias : NULL;
     s->p.patch = (const pare_cuda_im2col *)(const void *)(block + k->patch);
     return PARE_OK;
@@ -306,8 +310,8 @@ pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare
 {
     bool biased = c->at.bias >= 0;
     bias_pack(k, pare_operand(prep->in, prep->in_count, c->at.bias), c->channels);
+    if (c->scale) memcpy(k->host + k->scale, c->scale, (size_t)c->channels * sizeof *c->scale);
     if (c->int8) {
-        if (c->scale) memcpy(k->host + k->scale, c->scale, (size_t)c->channels * sizeof *c->scale);
         shift_pack(k, &s->p, c->x_zero);
         s->p.fill = (uint32_t)(c->x_zero & 0xff) * 0x01010101u;
         if (biased) biased = !bias_fold(k, &s->p, c->x_zero);
@@ -315,10 +319,10 @@ pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare
     patch_pack(k, &s->p);
     if (k->sparse) rows_compress(k, &s->p);
     if (k->wgmma && !k->sparse) rows_permute(k, &s->p);
-    if (k->wgmma && c->int8) columns_join(k, s->p.columns, biased);
+    if (k->wgmma && c->scale) columns_join(k, s->p.columns, biased);
     prep->packed = ~1u;
     if (c->at.residual >= 0) prep->packed &= ~(1u << c->at.residual);
-    PARE_TRY(block_upload(prep, s, k, c->int8, biased));
+    PARE_TRY(block_upload(prep, s, k, c, biased));
     prep->state = s;
     return PARE_OK;
 }
@@ -336,19 +340,19 @@ pare_status pare_cuda_prepared_new(pare_prep *prep, const pare_cuda_gemm_args *p
     return PARE_OK;
 }
 
-pare_epilogue pare_cuda_epilogue_of(const pare_prep *prep, bool int8, const pare_act *act,
+pare_epilogue pare_cuda_epilogue_of(const pare_prep *prep, bool bytes, const pare_act *act,
                                     const pare_epilogue *e, int residual)
 {
-    if (int8) return *e;
+    if (bytes) return *e;
     return (pare_epilogue){.act = *act,
                            .z_type = residual < 0 ? PARE_NOTYPE : prep->in[residual].dtype};
 }
 
-void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool int8,
+void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool bytes,
                             const pare_act *act, const pare_epilogue *e, int residual)
 {
     s->residual = residual;
-    s->p.epilogue = pare_cuda_epilogue_of(prep, int8, act, e, residual);
+    s->p.epilogue = pare_cuda_epilogue_of(prep, bytes, act, e, residual);
 }
 
 /* --- tiles --- */
@@ -394,8 +398,9 @@ bool pare_cuda_splits_fit(const pare_prep *prep, const pare_cuda_gemm_args *p)
 bool pare_cuda_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
                            pare_cuda_tiling tile)
 {
-    return p->x_type != PARE_f32 && pare_cuda_by_chunks(p) && p->batches == 1 &&
-           (!prep->deterministic || pare_type_is_int8(p->x_type)) && pare_cuda_tile_fits(p, tile);
+    return p->x_type != PARE_f32 && !pare_type_is_f8(p->x_type) && pare_cuda_by_chunks(p) &&
+           p->batches == 1 && (!prep->deterministic || pare_type_is_int8(p->x_type)) &&
+           pare_cuda_tile_fits(p, tile);
 }
 
 void pare_cuda_splits_set(pare_prep *prep, pare_cuda_prepared *s, int splits)

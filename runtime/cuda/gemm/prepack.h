@@ -47,13 +47,13 @@ typedef struct pare_cuda_prepack {
     size_t weights, scale, bias, shift, patch, bytes;
     bool sparse, wgmma, swap;
     size_t kept, meta; /* sparse: their parts; wgmma: kept is rows in their order, or both */
-    size_t four;       /* wgmma, integers: constants of four columns */
+    size_t four;       /* wgmma, 8 bits: constants of four columns */
 } pare_cuda_prepack;
 
 /* What arguments say of scales, biases and operands. */
 typedef struct pare_cuda_constants {
     bool int8;
-    const float *scale; /* (channels), int8 only */
+    const float *scale; /* (channels) of factors of 8 bits, integers and FP8; else NULL */
     int32_t x_zero;
     pare_operands at;
     int64_t channels;
@@ -80,10 +80,10 @@ bool pare_cuda_readable(const pare_prep *prep, pare_status st);
 
 PARE_NODISCARD pare_status pare_cuda_prepared_new(pare_prep *prep, const pare_cuda_gemm_args *p,
                                                   pare_cuda_prepared **out);
-/* What follows its sums: *e of integers; of floats act, and the residual's type. */
-pare_epilogue pare_cuda_epilogue_of(const pare_prep *prep, bool int8, const pare_act *act,
+/* What follows its sums: *e of factors of 8 bits; of others act, and the residual's type. */
+pare_epilogue pare_cuda_epilogue_of(const pare_prep *prep, bool bytes, const pare_act *act,
                                     const pare_epilogue *e, int residual);
-void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool int8,
+void pare_cuda_epilogue_set(const pare_prep *prep, pare_cuda_prepared *s, bool bytes,
                             const pare_act *act, const pare_epilogue *e, int residual);
 /* Room for the block; k->host is freed by close. */
 PARE_NODISCARD pare_status pare_cuda_prepack_open(const pare_prep *prep,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which products compute capability 9.0's own instructions take, and those of 8-bit integers to
-   8-bit integers. Others: wgmma_half.cu, wgmma_real.cu, wgmma_swap.cu. */
+   8-bit integers. Others: wgmma_half.cu, wgmma_real.cu, wgmma_f8.cu, wgmma_swap.cu. */
 #include "runtime/cuda/gemm/wgmma_swap.h"
 #include "runtime/cuda/gemm/wgmma_tiles.cuh"
 
@@ -71,6 +71,32 @@ typedef enum end_form {
     END_REAL,      /* integers become floats, perhaps with a residual of Y's type */
     END_REAL_BYTES /* f32 or f16, with a residual of 8 bits */
 } end_form;
+
+/* Of factors of FP8; of E5M2 bounds alone. */
+static end_form end_of_f8(const pare_cuda_gemm_args &p)
+{
+    const pare_epilogue &e = p.epilogue;
+    const bool alone = e.z_type == PARE_NOTYPE, e4m3 = p.x_type == PARE_f8e4m3;
+    if (!e4m3 && (!alone || p.picture)) return END_OTHER;
+    if (p.y_type == p.x_type && e.act.kind == PARE_ACT_GELU) return alone ? END_GELU : END_OTHER;
+    if (!act_is_bounds(e.act)) return END_OTHER;
+    if (p.y_type == p.x_type) return alone || e.z_type == p.x_type ? END_BOUNDS : END_OTHER;
+    if (alone || e.z_type == p.y_type) return END_REAL;
+    return e.z_type == p.x_type && p.y_type != PARE_bf16 && p.y_row % 16 == 0 ? END_REAL_BYTES
+                                                                              : END_OTHER;
+}
+
+/* Sums twice leave registers for few tiles. */
+static bool f8_tile_suits(const pare_cuda_gemm_args &p, end_form end)
+{
+    if (p.picture && end != END_BOUNDS) return false;
+    switch (p.tile) {
+    case PARE_CUDA_128X128: return p.columns > 64;
+    case PARE_CUDA_128X64: return !p.picture;
+    case PARE_CUDA_256X64: return p.picture && p.columns <= 64;
+    default: return false;
+    }
+}
 
 static end_form end_of_product(const pare_cuda_gemm_args &p)
 {
@@ -157,7 +183,7 @@ static bool product_fits(const pare_prep *prep, const pare_cuda_gemm_args *produ
     pare_cuda_gemm_args p = *product;
     p.tile = tile;
     p.epilogue = *e;
-    const end_form end = end_of_product(p);
+    const end_form end = pare_type_is_f8(p.x_type) ? end_of_f8(p) : end_of_product(p);
     if (end == END_OTHER || !columns_fit(p) || !operands_fit(prep, p, x_zero) || !suits(p, end))
         return false;
     const int processors = device_processors(prep->device);
@@ -169,6 +195,7 @@ extern "C" bool pare_cuda_swap_fits(const pare_prep *prep, const pare_cuda_gemm_
                                     const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
 {
     pare_cuda_gemm_args p = *product;
+    if (pare_type_is_f8(p.x_type)) return false;
     p.epilogue = *e;
     const end_form end = end_of_product(p);
     const bool real = end == END_REAL || end == END_REAL_BYTES;
@@ -181,14 +208,15 @@ extern "C" bool pare_cuda_swap_fits(const pare_prep *prep, const pare_cuda_gemm_
 extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
                                      const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
 {
-    return product_fits(prep, p, e, x_zero, tile, tile_suits);
+    return product_fits(prep, p, e, x_zero, tile,
+                        pare_type_is_f8(p->x_type) ? f8_tile_suits : tile_suits);
 }
 
 extern "C" bool pare_cuda_wgmma_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
                                             const pare_epilogue *e, int32_t x_zero,
                                             pare_cuda_tiling tile)
 {
-    return product_fits(prep, p, e, x_zero, tile, sparse_tile_suits);
+    return !pare_type_is_f8(p->x_type) && product_fits(prep, p, e, x_zero, tile, sparse_tile_suits);
 }
 
 /* --- launchers --- */
@@ -234,6 +262,7 @@ static cudaError_t form_choose(const pare_cuda_gemm_args *p, cudaStream_t stream
 extern "C" cudaError_t pare_cuda_wgmma_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     if (p->rows == 0 || p->columns == 0) return cudaSuccess;
+    if (pare_type_is_f8(p->x_type)) return pare_cuda_wgmma_f8_launch(p, stream);
     if (!pare_type_is_int8(p->x_type)) return pare_cuda_wgmma_half_launch(p, stream);
     if (p->epilogue.real) return pare_cuda_wgmma_real_launch(p, stream);
     return p->x_type == PARE_s8 ? form_choose<PARE_s8>(p, stream) : form_choose<PARE_u8>(p, stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of 8-bit integers, f16 and bf16 by the instructions of compute capability 9.0 alone:
-   stages are filled by tensor maps, matrices and windows of pictures alike, and two groups of four
-   warps multiply a tile. Builds without code for it have wgmma_none.c instead, which takes
+/* Products of 8-bit integers, FP8, f16 and bf16 by the instructions of compute capability 9.0
+   alone: stages are filled by tensor maps, matrices and windows of pictures alike, and two groups
+   of four warps multiply a tile. Builds without code for it have wgmma_none.c instead, which takes
    nothing. */
 #ifndef PARE_RUNTIME_CUDA_GEMM_WGMMA_H
 #define PARE_RUNTIME_CUDA_GEMM_WGMMA_H
@@ -50,6 +50,9 @@ cudaError_t pare_cuda_wgmma_launch(const pare_cuda_gemm_args *p, cudaStream_t st
 /* The same of f16 and bf16; of integers whose Y is in real units: floats, or behind a GELU. */
 cudaError_t pare_cuda_wgmma_half_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 cudaError_t pare_cuda_wgmma_real_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+/* The same of FP8. */
+cudaError_t pare_cuda_wgmma_f8_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
+cudaError_t pare_cuda_wgmma_f8e5m2_launch(const pare_cuda_gemm_args *p, cudaStream_t stream);
 /* The same of weights of 2:4 (sparse.h). */
 bool pare_cuda_wgmma_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
                                  const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel of products on compute capability 9.0, of 8-bit integers and of halves. A block has
+/* The kernel of products on compute capability 9.0, of 8-bit integers, FP8 and halves. A block has
    three groups of four warps, or five, and stays for many tiles: a thread of the last fills stages
    by tensor maps, a window's patches by im2col maps, each other group multiplies its rows of a
    tile, finishes their sums where they are, and stores Y by tensor maps through shared
@@ -14,16 +14,14 @@
 #include "runtime/cuda/gemm/gemm_tiles.cuh"
 #include "runtime/cuda/gemm/wgmma.h"
 #include "runtime/cuda/gemm/wgmma_maps.cuh"
+#include "runtime/cuda/gemm/wgmma_f8.cuh"
 
 /* Rows of a band of tiles. */
 enum { BAND_ROWS = 2048 };
 
-/* What is added to a sum: nothing, numbers of Y's type, or codes of 8 bits to floats. */
-typedef enum wgmma_residual { RESIDUAL_NONE, RESIDUAL_OF_Y, RESIDUAL_BYTES } wgmma_residual;
-
-/* What an instance is. KIND: X's type. TO: Y's, s8 for both of 8 bits. GELU: the erf form, else
-   bounds. Numbers of Y's type are brought to where Y will be, bytes behind it. Each group has MI x
-   64 rows of a tile of BN columns; KB: bytes of depth a stage has. */
+/* What an instance is. KIND: X's type. TO: Y's, s8 for both integers of 8 bits. GELU: the erf form,
+   else bounds. Numbers of Y's type are brought to where Y will be, bytes behind it. Each group has
+   MI x 64 rows of a tile of BN columns; KB: bytes of depth a stage has. */
 template <int KIND_, int TO_, bool GELU_, int RESIDUAL_, bool PICTURE_, int MI_, int BN_, int KB_,
           int STAGES_, int BLOCKS_, int GROUPS_ = 2>
 struct variant {
@@ -40,7 +38,9 @@ struct variant {
         DEEP = STAGES_, /* stages */
         BLOCKS = BLOCKS_,
         GROUPS = GROUPS_, /* that multiply */
-        INTEGER = bytes_of_type(KIND) == 1,
+        F8 = kind_is_f8<KIND>,
+        INTEGER = bytes_of_type(KIND) == 1 && !F8,
+        BYTES_BESIDE = RESIDUAL == RESIDUAL_BYTES,
         END = !INTEGER || GELU || TO != PARE_s8 ? EPILOGUE_ANY
               : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_CLAMP_RESIDUAL
                                                 : EPILOGUE_CLAMP,
@@ -200,9 +200,9 @@ template <typename V>
 SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column)
 {
     four_constants k;
-    if constexpr (V::INTEGER) {
+    if constexpr (V::X_SIZE == 1) {
         const pare_cuda_four_columns &of = columns_of(p, column);
-        vec_load<4>(of.shift, 0, 1, k.shift);
+        if (V::INTEGER) vec_load<4>(of.shift, 0, 1, k.shift);
         vec_load<4>(of.scale, 0, 1, k.scale);
         vec_load<4>(of.bias, 0, 1, k.bias);
     } else if (p.bias) {
@@ -321,7 +321,9 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
             unsigned z = 0, stored;
             if constexpr (V::RESIDUAL == (int)RESIDUAL_BYTES)
                 z = pair_residual<V>(residual + i * V::Z_ROWS + upper * 8 * V::Z_SLICE, z_first, q);
-            if constexpr (V::END == (int)EPILOGUE_ANY)
+            if constexpr (V::F8)
+                stored = four_f8<V>(p, l, g.inverse, four, k, z, there);
+            else if constexpr (V::END == (int)EPILOGUE_ANY)
                 stored = four_real<V>(p, l, g.inverse, four, k, z, there);
             else
                 stored = four_finish<V::END>(p, l, four, k.scale, k.bias, there);
@@ -339,7 +341,10 @@ SIMT_INLINE void rows_multiply(int (&d)[COUNT], uint64_t x, uint64_t w, int add)
 template <int KIND, int COUNT>
 SIMT_INLINE void rows_multiply(float (&d)[COUNT], uint64_t x, uint64_t w, int add)
 {
-    simt_wgmma_k16<KIND == PARE_bf16>(d, x, w, add);
+    if constexpr (kind_is_f8<KIND>)
+        simt_wgmma_f8<KIND == PARE_f8e5m2>(d, x, w, add);
+    else
+        simt_wgmma_k16<KIND == PARE_bf16>(d, x, w, add);
 }
 
 /* One step of depth. */
@@ -369,29 +374,37 @@ SIMT_INLINE void tiles_consume(const pare_cuda_gemm_args &p, const tile_clamp &l
     const sum_group mine = {(threadIdx.x & 127) == 0, shared + out, shared + z,
                             empty + V::DEEP * 8 + group * 8};
     unsigned stage = 0, parity = 0, z_parity = 0;
-    typename V::sum acc[V::MI][V::BN / 2];
+    typename V::sum acc[V::MI][V::BN / 2], part[V::MI][V::BN / 2]; /* of a stage, FP8 only */
+    auto &sums = V::F8 ? part : acc;
     PARE_UNROLL for (int i = 0; i < V::MI; i++) PARE_UNROLL for (int j = 0; j < V::BN / 2; j++)
-        acc[i][j] = 0;
+        sums[i][j] = 0;
     for (int index = (int)blockIdx.x; index < tiles; index += (int)gridDim.x) {
         const tile_at t = tile_of_index(g, index);
         const int m0 = t.m * V::BM + group * V::GROUP_ROWS, n0 = t.n * V::BN;
         unsigned last = 0;
-        PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_order(acc[i]);
+        PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_order(sums[i]);
+        if constexpr (V::F8) sums_clear(acc);
         for (int k = 0; k < g.steps; k++) {
             simt_mbar_wait(full + stage * 8, parity);
-            step_multiply<V>(acc, shared + stage * V::STAGE, group, k);
+            step_multiply<V>(sums, shared + stage * V::STAGE, group, V::F8 ? 0 : k);
             if (V::RESIDUAL != (int)RESIDUAL_NONE && k == 0) {
                 if (mine.leads) residual_bring<V>(mine, zm, m0, n0);
                 __syncwarp();
             }
-            simt_wgmma_wait<1>(); /* the step before was read */
-            if (k > 0 && releases) simt_mbar_arrive(empty + last * 8);
+            if constexpr (V::F8) {
+                simt_wgmma_wait<0>();
+                if (releases) simt_mbar_arrive(empty + stage * 8);
+                sums_promote(acc, part);
+            } else {
+                simt_wgmma_wait<1>(); /* the step before was read */
+                if (k > 0 && releases) simt_mbar_arrive(empty + last * 8);
+            }
             last = stage;
             if (++stage == V::DEEP) stage = 0, parity ^= 1;
         }
         simt_wgmma_wait<0>();
         PARE_UNROLL for (int i = 0; i < V::MI; i++) simt_wgmma_order(acc[i]);
-        if (releases) simt_mbar_arrive(empty + last * 8);
+        if (!V::F8 && releases) simt_mbar_arrive(empty + last * 8);
         if (V::RESIDUAL != (int)RESIDUAL_NONE) {
             simt_mbar_wait(mine.z_bar, z_parity);
             z_parity ^= 1;

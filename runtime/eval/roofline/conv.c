@@ -89,7 +89,8 @@ static pare_gpu_product product_of(const conv *c)
                           .picture = !is_matrix(w),
                           .residual = a->at.residual >= 0};
     p.plain = pare_act_clamps(&a->act) &&
-              (!a->int8 || (!a->epilogue.real && (!z || pare_type_is_int8(z))));
+              (!a->int8 || (!a->epilogue.real && (!z || pare_type_is_int8(z)))) &&
+              (!pare_type_is_f8(c->type) || (!a->epilogue.real && (!z || z == c->type)));
     p.bounds = pare_type_is_int8(c->type) && pare_epilogue_bounds(&a->epilogue);
     const bool merged = p.picture && lines_merge(c), whole = fmod((double)a->cg * size, CHUNK) == 0;
     p.chunks = c->type != PARE_f32 && pare_view_nhwc(&c->prep->in[0]) &&
@@ -295,7 +296,7 @@ pare_status pare_conv_predict(const pare_roofline_maker *m, const pare_prep *pre
     if (!*read) return st;
     predict(&(conv){m, prep, &a, prep->in[0].dtype}, out);
     out->dtype = prep->in[0].dtype;
-    if (!a.int8 || !out->known) return PARE_OK;
+    if ((!a.int8 && !a.f8) || !out->known) return PARE_OK;
     predict(&(conv){m, prep, &a, PARE_f16}, &half);
     out->seconds_f16 = half.seconds;
     return PARE_OK;

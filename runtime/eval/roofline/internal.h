@@ -58,7 +58,7 @@ void pare_step_close(const pare_gpu_spec *spec, double seconds, double bytes,
 
 /* Y (batches, rows, columns) = X W^T. */
 typedef struct pare_gpu_product {
-    pare_dtype type; /* s8, u8, f16, bf16, f32 */
+    pare_dtype type; /* s8, u8, f8e4m3, f8e5m2, f16, bf16, f32 */
     pare_dtype y, z; /* what gemm/wgmma.cu makes, and adds: of a residual */
     double batches, rows, columns, depth;
     bool picture; /* rows of X are patches */

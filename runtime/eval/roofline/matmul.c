@@ -28,7 +28,7 @@ static double bytes_of(const matmul *c, const pare_view *v)
 static bool library_takes(const matmul *c)
 {
     const pare_act_kind act = c->a->act.kind;
-    return !pare_type_is_int8(c->type) &&
+    return !pare_type_is_int8(c->type) && !pare_type_is_f8(c->type) &&
            (act == PARE_ACT_NONE || act == PARE_ACT_RELU || act == PARE_ACT_GELU_TANH);
 }
 
@@ -38,7 +38,7 @@ static pare_gpu_product product_of(const matmul *c)
     const pare_view *w = &c->prep->in[1];
     const pare_view *z = pare_operand(c->prep->in, c->prep->in_count, a->at.residual);
     const bool joins = w->data && w->rank == 2; /* rows of all batches are one matrix */
-    const bool integer = pare_type_is_int8(c->type);
+    const bool integer = pare_type_is_int8(c->type), f8 = pare_type_is_f8(c->type);
     const double size = pare_type(c->type)->bits / 8;
     pare_gpu_product p = {.type = c->type,
                           .batches = joins ? 1 : (double)a->batch,
@@ -49,7 +49,8 @@ static pare_gpu_product product_of(const matmul *c)
                           .library = library_takes(c)};
     p.chunks = c->type != PARE_f32 && fmod(p.depth * size, CHUNK) == 0;
     p.plain = pare_act_clamps(&a->act) && a->alpha == 1 &&
-              (!integer || (!a->epilogue.real && (!z || pare_type_is_int8(z->dtype))));
+              (!integer || (!a->epilogue.real && (!z || pare_type_is_int8(z->dtype)))) &&
+              (!f8 || (!a->epilogue.real && (!z || z->dtype == c->type)));
     p.bounds = integer && pare_epilogue_bounds(&a->epilogue);
     p.gelu = a->act.kind == PARE_ACT_GELU;
     p.y = c->prep->out[0].dtype, p.z = z ? z->dtype : PARE_NOTYPE;
@@ -102,7 +103,7 @@ pare_status pare_matmul_predict(const pare_roofline_maker *m, const pare_prep *p
     if (!*read) return st;
     predict(&(matmul){m, prep, &a, prep->in[0].dtype}, out);
     out->dtype = prep->in[0].dtype;
-    if (!a.int8 || !out->known) return PARE_OK;
+    if ((!a.int8 && !a.f8) || !out->known) return PARE_OK;
     predict(&(matmul){m, prep, &a, PARE_f16}, &half);
     out->seconds_f16 = half.seconds;
     return PARE_OK;

@@ -69,13 +69,15 @@ static bool tile_grid(const pare_gpu_spec *spec, const char *counts, const pare_
     pare_sass row, end;
     const int clamp = p->bounds ? (p->residual ? BOUNDS_RESIDUAL : BOUNDS)
                                 : (p->residual ? CLAMP_RESIDUAL : CLAMP);
-    const int finish = splits > 1 ? PARTIAL : !p->plain || !p->chunks ? ANY : clamp;
+    const bool f8 =
+        pare_type_is_f8(p->type); /* codes become f16: two products each, one epilogue */
+    const int finish = splits > 1 ? PARTIAL : !p->plain || !p->chunks || f8 ? ANY : clamp;
     snprintf(name, sizeof name, "_Z11gemm_gatherILi%dEE", (int)p->type);
     if (!row_of(counts, p, t, finish, &row)) return false;
     end = row;
     if (!p->chunks && !pare_sass_find(counts, name, &row)) return false;
-    if (finish == ANY && !row_of(counts, p, t, clamp, &end)) return false;
-    const double mma = 2 * t->tm * t->tn, unrolled = row.mma / mma;
+    if (finish == ANY && !f8 && !row_of(counts, p, t, clamp, &end)) return false;
+    const double mma = 2 * t->tm * t->tn, unrolled = row.mma / (f8 ? 2 * mma : mma);
     *g = (pare_gpu_grid){.blocks = blocks_of(p, t->rows, t->columns) * splits,
                          .resident = row.blocks,
                          .warps = 4,
@@ -99,7 +101,8 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
     pare_roofline_step made = {.dtype = p->type};
     const double partial = splits > 1 ? splits * p->batches * p->rows * p->columns * 4 : 0;
     if (!tile_grid(spec, counts, p, t, splits, &g)) return;
-    g.rate = PARE_MMA_SYNC * (size_of(p->type) == 1 ? spec->macs_s8 : spec->macs_f16);
+    g.rate = PARE_MMA_SYNC *
+             (pare_type_is_f8(p->type) || size_of(p->type) > 1 ? spec->macs_f16 : spec->macs_s8);
     pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes + partial, &made);
     if (splits > 1) {
         pare_bytes_add(spec, partial, &made); /* the parts are added up */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products by runtime/cuda/gemm/wgmma.cu, and by wgmma_sparse.cu: blocks stay for many tiles, whose
+/* Products by runtime/cuda/gemm/wgmma.cu and those beside it: blocks stay for many tiles, whose
    stages are filled ahead, so that a tile takes what the tensor cores and its epilogue take, and
    nothing to begin.
 
@@ -33,12 +33,24 @@ static const struct tile {
 
 static double size_of(pare_dtype type) { return pare_type(type)->bits / 8; }
 
+/* Steps of 128 bytes but where a tap's channels are not in whole ones; those of the two narrow
+   tiles have 64. */
+static bool f8_suits(const pare_gpu_product *p, const struct tile *t, int step)
+{
+    if (t->groups != 2 || (p->picture && !p->plain)) return false;
+    if (t->columns == 64)
+        return step == 64 && (t->mi == 1 ? !p->picture : p->picture && p->columns <= 64);
+    return t->columns == 128 && t->mi == 1 && p->columns > 64 &&
+           (step == 64) == (p->picture && p->narrow);
+}
+
 /* The rules of wgmma.cu that the counts do not show: they have no row of what is not built. */
 static bool suits(const pare_gpu_product *p, const struct tile *t, int step)
 {
     const double depth = p->depth * size_of(p->type);
     const bool small = depth <= 64, integer = pare_type_is_int8(p->type);
     const bool narrow = integer && (p->picture ? p->narrow : small);
+    if (pare_type_is_f8(p->type)) return f8_suits(p, t, step);
     if (!p->plain && (p->picture || small || p->columns <= 64)) return false;
     if (small && !integer) return false;
     if (t->columns == 64 && t->mi == 1 && p->columns > 64) return small || !p->plain;
@@ -52,6 +64,13 @@ static bool suits(const pare_gpu_product *p, const struct tile *t, int step)
 bool pare_wgmma_ends(const pare_gpu_product *p, const pare_act *act, pare_dtype to)
 {
     const bool integer = pare_type_is_int8(p->type);
+    if (pare_type_is_f8(p->type)) {
+        if (p->type == PARE_f8e5m2 && p->residual) return false;
+        if (act->kind == PARE_ACT_GELU)
+            return p->type == PARE_f8e4m3 && !p->residual && to != PARE_f32;
+        return to == PARE_f32 && pare_act_clamps(act) &&
+               (!p->residual || p->z == p->y || (p->z == p->type && p->y != PARE_bf16));
+    }
     if (act->kind == PARE_ACT_GELU) return !p->residual && (!integer || to != PARE_f32);
     return integer && to == PARE_f32 && pare_act_clamps(act) &&
            (!p->residual || p->z == p->y || (pare_type_is_int8(p->z) && p->y != PARE_bf16));
@@ -66,12 +85,16 @@ typedef struct output_form {
 static output_form output_of(const pare_gpu_product *p)
 {
     const bool integer = pare_type_is_int8(p->type), to_bytes = pare_type_is_int8(p->y);
-    return (output_form){(int)(!integer   ? p->type
+    const bool f8 = pare_type_is_f8(p->type);
+    const bool bytes =
+        !to_bytes && p->y != p->z && (pare_type_is_int8(p->z) || pare_type_is_f8(p->z));
+    return (output_form){(int)(f8         ? p->y
+                               : !integer ? p->type
                                : to_bytes ? PARE_s8
                                           : p->y),
-                         !p->residual                           ? ADDS_NOTHING
-                         : !to_bytes && pare_type_is_int8(p->z) ? ADDS_BYTES
-                                                                : ADDS_OF_Y};
+                         !p->residual ? ADDS_NOTHING
+                         : bytes      ? ADDS_BYTES
+                                      : ADDS_OF_Y};
 }
 
 /* The counts of the tile's kernel with steps of so many bytes; false: there is none. '#': any
@@ -122,13 +145,18 @@ static void tile_predict(const pare_gpu_spec *spec, const pare_gpu_product *p, c
                          : size == 1      ? PARE_WGMMA_SHARE
                                           : PARE_WGMMA_HALF_SHARE;
     const double rate = (size == 1 ? spec->macs_s8 : spec->macs_f16) * share / spec->sms;
-    const double tensor = ceil(p->depth * size / step) * rows * t->columns * (step / size) / rate;
+    const double count = ceil(p->rows / rows) * ceil(p->columns / t->columns);
+    double turn = rows * t->columns * (step / size) / rate; /* of a step of depth */
+    if (pare_type_is_f8(p->type)) { /* a group adds up before it multiplies again */
+        const double per = fmin(t->blocks, ceil(count / spec->sms));
+        turn = fmax(turn, turn / (t->groups * per) + row->loop / spec->clock);
+    }
     work_predict(spec, p,
                  &(wgmma_work){.rows = rows,
                                .columns = t->columns,
                                .groups = t->groups,
                                .blocks = t->blocks,
-                               .tile = tensor,
+                               .tile = ceil(p->depth * size / step) * turn,
                                .bound = PARE_BOUND_TENSOR,
                                .behind = row->behind,
                                .bytes = p->bytes},

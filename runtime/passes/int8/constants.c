@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constants of a Q/DQ graph. Tools that train with fake quantization write a float weight through Q
-   and DQ; others write u8 weights. Both become s8 constants after a DequantizeLinear. */
+   and DQ; others write u8 weights. Both become s8 constants after a DequantizeLinear. Of FP8 they
+   become constants of FP8. */
+#include "runtime/base/f8.h"
 #include "runtime/passes/int8/fold_qdq.h"
 
 #include <math.h>
@@ -32,13 +34,21 @@ static bool grid_of(const pare_node *node, const pare_tensor *t, const pare_tens
 
 static int32_t zero_at(const pare_tensor *zero, int64_t c)
 {
-    if (!zero) return 0;
+    if (!zero || pare_type_is_f8(zero->dtype)) return 0;
     int64_t i = zero->count == 1 ? 0 : c;
     return zero->dtype == PARE_s8 ? ((const int8_t *)zero->data)[i]
                                   : ((const uint8_t *)zero->data)[i];
 }
 
-/* clamp(rintf(x / s) + z): ONNX QuantizeLinear 13. */
+/* Are zero points of FP8 0 or -0, or absent? */
+static bool is_zero(const pare_value *zero)
+{
+    for (int64_t i = 0; zero && i < zero->data->count; i++)
+        if (((const uint8_t *)zero->data->data)[i] & 0x7f) return false;
+    return true;
+}
+
+/* clamp(rintf(x / s) + z); FP8: the code of x / s: ONNX QuantizeLinear 13. */
 static void quantize(const pare_tensor *t, const grid *g, const float *scale,
                      const pare_tensor *zero, pare_dtype type, uint8_t *out)
 {
@@ -48,8 +58,8 @@ static void quantize(const pare_tensor *t, const grid *g, const float *scale,
         for (int64_t c = 0; c < g->count; c++) {
             float z = (float)zero_at(zero, c), s = scale[c];
             for (int64_t i = 0; i < g->inner; i++, x++) {
-                float q = fminf(fmaxf(rintf(*x / s) + z, low), high);
-                *out++ = (uint8_t)(int)q;
+                const float v = *x / s, q = fminf(fmaxf(rintf(v) + z, low), high);
+                *out++ = pare_type_is_f8(type) ? pare_f8_code(type, v) : (uint8_t)(int)q;
             }
         }
 }
@@ -65,7 +75,10 @@ static pare_status quantize_constant(pare_node *node)
     pare_dtype type =
         zero ? zero->data->dtype : (pare_dtype)pare_node_int(node, "output_dtype", PARE_u8);
     grid g;
-    if ((type != PARE_s8 && type != PARE_u8) || !grid_of(node, x->data, scale->data, &g))
+    if (pare_type_is_f8(type) && (!is_zero(zero) || !pare_node_int(node, "saturate", 1)))
+        return PARE_OK;
+    if ((!pare_type_is_int8(type) && !pare_type_is_f8(type)) ||
+        !grid_of(node, x->data, scale->data, &g))
         return PARE_OK;
     pare_model *model = node->graph->model;
     uint8_t *q = pare_alloc(model->ctx, (size_t)x->data->count, 1);
@@ -140,6 +153,8 @@ static float number_at(const pare_tensor *q, int64_t i)
     switch (q->dtype) {
     case PARE_s8: return ((const int8_t *)q->data)[i];
     case PARE_u8: return ((const uint8_t *)q->data)[i];
+    case PARE_f8e4m3:
+    case PARE_f8e5m2: return pare_f8_value(q->dtype, ((const uint8_t *)q->data)[i]);
     default: return (float)((const int32_t *)q->data)[i];
     }
 }
@@ -159,7 +174,8 @@ static pare_status dequantize_constant(pare_node *node)
     if (!q || !q->data || !scale || !scale->data || (zero && !zero->data) || y->is_output)
         return PARE_OK;
     pare_dtype type = q->data->dtype;
-    if ((type != PARE_s8 && type != PARE_u8 && type != PARE_s32) ||
+    if (pare_type_is_f8(type) && !is_zero(zero)) return PARE_OK;
+    if ((!pare_type_is_int8(type) && !pare_type_is_f8(type) && type != PARE_s32) ||
         scale->data->dtype != PARE_f32 || !grid_of(node, q->data, scale->data, &g))
         return PARE_OK;
     pare_model *model = node->graph->model;

@@ -52,13 +52,13 @@ static bool read_tail(const pare_node *node, tail *t)
 {
     *t = (tail){.activation = "none"};
     t->q = pare_qdq_only_q(node->out[0], &t->y);
-    if (t->q) return true;
+    if (t->q) return pare_qparam_is_int8(&t->y);
     t->clamp = pare_value_only_user(node->out[0]);
     if (!t->clamp || t->clamp->graph != node->graph ||
         pare_quant_kind_of(t->clamp) != PARE_QUANT_CLAMP || !read_clamp(t))
         return false;
     t->q = pare_qdq_only_q(t->clamp->out[0], &t->y);
-    return t->q != NULL;
+    return t->q && pare_qparam_is_int8(&t->y);
 }
 
 /* The integer node in the place of node, clamp and Q. */
@@ -80,13 +80,20 @@ static pare_status replace(pare_node *node, const tail *t, const char *type, par
     return pare_node_set_float(*out, "beta", t->high);
 }
 
+/* The int8 tensor after a float value, or NULL. */
+static pare_value *int8_after(const pare_value *value, pare_qparam *out)
+{
+    pare_value *q = pare_qdq_after(value, out);
+    return q && pare_qparam_is_int8(out) ? q : NULL;
+}
+
 static pare_status fold_binary(pare_node *node, const char *type)
 {
     pare_qparam a, b;
     tail t;
     pare_node *made;
     if (node->in_count != 2 || !read_tail(node, &t)) return PARE_OK;
-    pare_value *in[] = {pare_qdq_after(node->in[0], &a), pare_qdq_after(node->in[1], &b)};
+    pare_value *in[] = {int8_after(node->in[0], &a), int8_after(node->in[1], &b)};
     if (!in[0] || !in[1]) return PARE_OK;
     PARE_TRY(replace(node, &t, type, in, 2, &made));
     PARE_TRY(set_param(made, "a", &a));
@@ -108,7 +115,7 @@ static pare_status fold_join(pare_node *node)
     if (!in || !scale || !zero) return PARE_MEMORY;
     for (int i = 0; i < n; i++) {
         pare_qparam p;
-        if (!node->in[i] || !(in[i] = pare_qdq_after(node->in[i], &p))) continue;
+        if (!node->in[i] || !(in[i] = int8_after(node->in[i], &p))) continue;
         scale[i] = p.scale;
         zero[i] = p.zero;
         int8++;
@@ -132,7 +139,7 @@ static pare_status fold_pool(pare_node *node)
     if (!global && !pare_node_is(node, "AveragePool")) return PARE_OK;
     pare_qparam x;
     tail t;
-    pare_value *in = pare_qdq_after(node->in[0], &x);
+    pare_value *in = int8_after(node->in[0], &x);
     if (!in || !read_tail(node, &t) || t.clamp) return PARE_OK;
     pare_attr *attr = node->attr;
     int count = node->attr_count;

@@ -10,6 +10,7 @@
    QLinearConv (ONNX 10) and QLinearMatMul (10) are spelled out in Q/DQ form first: one way leads to
    the integer kernels. */
 #include "runtime/passes/int8/fold_qdq.h"
+#include "runtime/base/f8.h"
 #include "runtime/passes/passes.h"
 
 #include <stdio.h>
@@ -112,8 +113,8 @@ static bool zero_of(const pare_value *v, int32_t *out)
         *out = *(const int8_t *)v->data->data;
     else if (v->data->dtype == PARE_u8)
         *out = *(const uint8_t *)v->data->data;
-    else
-        return false;
+    else /* 0 or -0 */
+        return pare_type_is_f8(v->data->dtype) && !(*(const uint8_t *)v->data->data & 0x7f);
     return true;
 }
 
@@ -124,15 +125,17 @@ static bool param_of(const pare_node *node, pare_dtype missing, pare_qparam *out
     *out = (pare_qparam){.dtype = missing, .scale = *(const float *)scale->data->data};
     if (zero && !zero_of(zero, &out->zero)) return false;
     if (zero) out->dtype = zero->data->dtype;
-    return (out->dtype == PARE_s8 || out->dtype == PARE_u8) && out->scale > 0;
+    return (pare_qparam_is_int8(out) || pare_type_is_f8(out->dtype)) && out->scale > 0;
 }
 
 bool pare_qdq_is_q(const pare_node *node, pare_qparam *out)
 {
     if (!node || !pare_node_is(node, "QuantizeLinear") || !node->in[0] || !node->out[0])
         return false;
-    int64_t type = pare_node_int(node, "output_dtype", 0); /* ONNX 21 */
-    return node->in[0]->dtype == PARE_f32 && param_of(node, type ? (pare_dtype)type : PARE_u8, out);
+    const int64_t type = pare_node_int(node, "output_dtype", 0); /* ONNX 21 */
+    if (node->in[0]->dtype != PARE_f32 || !param_of(node, type ? (pare_dtype)type : PARE_u8, out))
+        return false;
+    return pare_qparam_is_int8(out) || pare_node_int(node, "saturate", 1); /* ONNX 19 */
 }
 
 static bool is_dq(const pare_node *node, pare_qparam *out)
@@ -167,7 +170,8 @@ bool pare_qdq_weight(const pare_value *value, pare_qweight *out)
     const pare_tensor *q = dq->in[0]->data;
     if (!scale || !scale->data || scale->data->dtype != PARE_f32 || scale->data->rank > 1)
         return false;
-    if ((q->dtype != PARE_s8 && q->dtype != PARE_u8) || pare_node_int(dq, "block_size", 0))
+    if ((!pare_type_is_int8(q->dtype) && !pare_type_is_f8(q->dtype)) ||
+        pare_node_int(dq, "block_size", 0))
         return false;
     *out = (pare_qweight){.q = dq->in[0], .scale = scale->data->data, .count = scale->data->count};
     int64_t axis = pare_node_int(dq, "axis", 1);

@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of Q/DQ folding share. An int8 tensor is a value of type s8 or u8; its scale and
    zero point are in the QuantizeLinear or DequantizeLinear nodes around it until these are folded
-   into the attributes of integer nodes. */
+   into the attributes of integer nodes. Tensors of FP8 (E4M3, E5M2) have a scale and no zero point:
+   their pairs move as those of int8 do, and products take them; nothing else does. */
 #ifndef PARE_RUNTIME_PASSES_INT8_FOLD_QDQ_H
 #define PARE_RUNTIME_PASSES_INT8_FOLD_QDQ_H
 
+#include "runtime/ops/fused.h"
 #include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 
 /* Scale and zero point of a whole tensor. */
 typedef struct pare_qparam {
-    pare_dtype dtype; /* s8 or u8 */
+    pare_dtype dtype; /* s8, u8, f8e4m3 or f8e5m2 */
     float scale;
     int32_t zero;
 } pare_qparam;
 
-/* A dequantized weight: constant s8 with a scale for all (count 1) or one per index of axis. */
+static inline bool pare_qparam_is_int8(const pare_qparam *p) { return pare_type_is_int8(p->dtype); }
+
+/* A dequantized weight: constant s8 or FP8 with a scale for all (count 1) or one per index of axis.
+ */
 typedef struct pare_qweight {
     pare_value *q;
     const float *scale;
     int64_t count;
     int axis;
-    const pare_tensor *zeros; /* s8 or u8 as q; NULL: all 0 */
+    const pare_tensor *zeros; /* of q's type; NULL: all 0 */
     bool centred;             /* all zero points are 0 */
 } pare_qweight;
 
@@ -29,7 +34,7 @@ typedef struct pare_qweight {
    tensor, both constant. */
 bool pare_qdq_is_q(const pare_node *node, pare_qparam *out);
 bool pare_qdq_equal(const pare_qparam *a, const pare_qparam *b);
-/* The int8 tensor after a float value that a DequantizeLinear makes, or NULL. */
+/* The 8-bit tensor after a float value that a DequantizeLinear makes, or NULL. */
 pare_value *pare_qdq_after(const pare_value *value, pare_qparam *out);
 /* Does a DequantizeLinear of a constant make the value, with a scale for all or per index of axis?
  */

@@ -8,6 +8,7 @@
    Cast beside a Q or DQ that found no partner goes into it (both take any float type: ONNX 23). */
 #include "runtime/passes/int8/fold_qdq.h"
 
+#include "runtime/base/f8.h"
 #include "runtime/base/ptr_map.h"
 #include "runtime/ops/fused.h"
 #include "runtime/ops/infer.h"
@@ -304,18 +305,19 @@ static pare_status narrow_input(pare_node *q)
     return pare_node_set_in(q, 0, cast->in[0]);
 }
 
-static bool is_int8_product(const pare_node *node)
+static bool is_byte_product(const pare_node *node)
 {
-    return is_fused_product(node) && pare_type_is_int8(node->in[0]->dtype);
+    return is_fused_product(node) &&
+           (pare_type_is_int8(node->in[0]->dtype) || pare_type_is_f8(node->in[0]->dtype));
 }
 
-/* An integer product whose f32 result only becomes short makes the short tensor itself, and reads a
-   residual of that type before the Cast that widens it. */
+/* A product of 8-bit factors whose f32 result only becomes short makes the short tensor itself, and
+   reads a residual of that type before the Cast that widens it. */
 static pare_status narrow_product(pare_node *cast)
 {
     pare_value *x = cast->in[0], *y = cast->out[0];
     pare_node *product = x->producer;
-    if (!product || product->graph != cast->graph || !is_int8_product(product) || !is_short(y) ||
+    if (!product || product->graph != cast->graph || !is_byte_product(product) || !is_short(y) ||
         x->dtype != PARE_f32 || pare_value_only_user(x) != cast)
         return PARE_OK;
     const pare_value *z = pare_node_in(product, RESIDUAL);

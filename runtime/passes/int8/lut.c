@@ -147,7 +147,7 @@ pare_status pare_qdq_lut(pare_node *q, bool *done)
     pare_value *leaf = NULL, *table, *y = q->out[0];
     pare_dtype type = PARE_NOTYPE;
     *done = false;
-    if (!pare_qdq_is_q(q, &to)) return PARE_OK;
+    if (!pare_qdq_is_q(q, &to) || !pare_qparam_is_int8(&to)) return PARE_OK;
     pare_value *behind = pare_qdq_after(q->in[0], &from);
     if (behind && leaf_of(behind) == behind) return PARE_OK; /* Requantize says that better */
     if (!find_leaf(q->in[0], DEPTH, &leaf, &type) || !leaf) return PARE_OK;

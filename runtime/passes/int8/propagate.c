@@ -58,6 +58,13 @@ int pare_qdq_data_inputs(const pare_node *node)
     }
 }
 
+/* The same where the tensor has these codes: no kernel compares those of FP8. */
+static int data_inputs(const pare_node *node, const pare_qparam *param)
+{
+    const bool compares = pare_node_is(node, "MaxPool") || pare_node_is(node, "GlobalMaxPool");
+    return compares && !pare_qparam_is_int8(param) ? 0 : pare_qdq_data_inputs(node);
+}
+
 /* Would a Q right after the value's maker save work there? */
 static bool absorbs(const pare_value *value)
 {
@@ -146,7 +153,7 @@ static pare_status lift(pare_node *q, bool *changed)
     pare_node *node = q->in[0]->producer;
     if (!node || node->graph != q->graph || !one_output(node)) return PARE_OK;
     if (pare_value_only_user(q->in[0]) != q || !absorbs(q->in[0])) return PARE_OK;
-    int count = pare_qdq_data_inputs(node);
+    int count = data_inputs(node, &param);
     for (int i = 0; i < count; i++)
         if (!node->in[i] || node->in[i]->dtype != PARE_f32) return PARE_OK;
     for (int i = 0; i < count; i++) {
@@ -192,7 +199,7 @@ static pare_status sink(pare_node *node)
 {
     pare_qparam param, p;
     int count = pare_qdq_data_inputs(node);
-    if (!common_param(node, count, &param)) return PARE_OK;
+    if (!common_param(node, count, &param) || !data_inputs(node, &param)) return PARE_OK;
     for (int i = 0; i < node->out_count; i++)
         if (node->out[i] && node->out[i]->dtype != PARE_f32) return PARE_OK;
     for (int i = 0; i < count; i++)
@@ -249,7 +256,8 @@ pare_status pare_qdq_cancel(pare_graph *graph)
         pare_qparam to, from;
         if (!pare_qdq_is_q(q, &to)) continue;
         pare_value *x = pare_qdq_after(q->in[0], &from);
-        if (x) PARE_TRY(requantize(q, x, &from, &to));
+        if (x && pare_qparam_is_int8(&from) && pare_qparam_is_int8(&to))
+            PARE_TRY(requantize(q, x, &from, &to));
     }
     return PARE_OK;
 }

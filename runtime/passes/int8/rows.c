@@ -43,7 +43,8 @@ static pare_status fold_one(pare_node *node)
     if ((softmax && !is_last_axis(node)) || has_more(node)) return PARE_OK;
     q = q_of(node, &cast, &p);
     const pare_dtype type = node->out[0]->dtype;
-    if (!q || (cast ? !is_short(type) : type != PARE_f32)) return PARE_OK;
+    if (!q || !pare_qparam_is_int8(&p) || (cast ? !is_short(type) : type != PARE_f32))
+        return PARE_OK;
     pare_value *y = q->out[0];
     pare_attr *attr = node->attr;
     const int count = node->attr_count;

@@ -133,7 +133,7 @@ static bool is_int8(const pare_value *value)
 {
     pare_qparam p;
     for (int step = 0; value && step < STEPS; step++) {
-        if (pare_qdq_after(value, &p)) return true;
+        if (pare_qdq_after(value, &p)) return pare_qparam_is_int8(&p);
         const pare_node *n = value->producer;
         if (!n || !only_moves(n)) return false;
         value = n->in[0];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conv, Gemm, MatMul and their fused forms between int8 tensors become integer FusedConv and
-   FusedMatMul. Without a Q after it the result is f32. */
+/* Conv, Gemm, MatMul and their fused forms between int8 tensors, or tensors of one FP8 type, become
+   FusedConv and FusedMatMul of their codes. Without a Q after it the result is f32. */
+#include "runtime/base/f8.h"
 #include "runtime/passes/int8/fold_qdq.h"
 
 #include <string.h>
@@ -63,13 +64,20 @@ static int channel_axis(const parts *p, int rank)
     return pare_node_int(p->node, "transB", 0) ? rank - 2 : rank - 1;
 }
 
-/* Weight constant, one scale or one per output channel; or a second int8 activation. */
+/* May codes of these types be factors of one product? */
+static bool types_meet(const pare_qparam *x, pare_dtype w)
+{
+    return pare_qparam_is_int8(x) ? pare_type_is_int8(w) : w == x->dtype;
+}
+
+/* Weight constant, one scale or one per output channel; or a second 8-bit activation. */
 static bool read_weight(parts *p)
 {
     p->constant = pare_qdq_weight(p->w, &p->weight);
     if (p->constant) {
         const pare_tensor *q = p->weight.q->data;
-        if (q->rank < 2 || q->dtype != PARE_s8) return false;
+        if (q->rank < 2 || q->dtype == PARE_u8 || !types_meet(&p->xp, q->dtype)) return false;
+        if (pare_type_is_f8(q->dtype) && !p->weight.centred) return false;
         int axis = channel_axis(p, q->rank);
         p->channels = q->dims[axis];
         p->wq = p->weight.q;
@@ -78,7 +86,7 @@ static bool read_weight(parts *p)
     }
     p->wq = pare_qdq_after(p->w, &p->wp);
     p->channels = -1;
-    return p->wq && p->w->shape.rank >= 2 && !p->is_conv;
+    return p->wq && types_meet(&p->xp, p->wp.dtype) && p->w->shape.rank >= 2 && !p->is_conv;
 }
 
 static bool read_operands(parts *p)
@@ -180,7 +188,7 @@ static pare_status bias_value(const parts *p, const bias_look *b, const float *w
     return pare_init_new(graph, out, name, whole ? PARE_s32 : PARE_f32, 1, &count, data);
 }
 
-/* --- the integer node --- */
+/* --- the node of codes --- */
 
 static pare_status set_param(pare_node *node, const char *scale, const char *zero,
                              const pare_qparam *p)
@@ -222,7 +230,10 @@ static pare_status rewrite(parts *p, const bias_look *bias)
     PARE_TRY(scale_value(p, &in[4]));
     const pare_tensor *ws = in[4]->data;
     if (p->bias) PARE_TRY(bias_value(p, bias, ws->data, ws->count, &in[2]));
-    if (p->residual && (zq = pare_qdq_after(p->residual, &zp))) in[3] = zq;
+    if (p->residual && (zq = pare_qdq_after(p->residual, &zp)) && !types_meet(&p->xp, zp.dtype))
+        zq = NULL;
+    if (q && !types_meet(&p->xp, yp.dtype)) q = NULL;
+    if (zq) in[3] = zq;
     pare_value *y = q ? q->out[0] : p->node->out[0];
     int at = pare_node_index(p->node);
     if (q) pare_node_remove(q);
@@ -296,7 +307,9 @@ static pare_status widen_levels(const parts *p)
 {
     pare_qparam x;
     pare_node *dq = p->w->producer;
-    if (!dq || !pare_node_is(dq, "DequantizeLinear") || !pare_qdq_after(p->x, &x)) return PARE_OK;
+    if (!dq || !pare_node_is(dq, "DequantizeLinear") || !pare_qdq_after(p->x, &x) ||
+        !pare_qparam_is_int8(&x))
+        return PARE_OK;
     const pare_value *q = pare_node_in(dq, 0), *zero = pare_node_in(dq, 2);
     if (!q || !q->data || (q->data->dtype != PARE_s4 && q->data->dtype != PARE_u4) ||
         pare_node_int(dq, "block_size", 0) || (zero && !zero->data))
