@@ -122,7 +122,8 @@ static void forward_check(const window *w, pare_dtype type, bool nhwc, bool cons
     check(&k, plans);
 }
 
-/* Code that is there has two plans; with what it lacks there is one that is compiled. */
+/* Code that is there has two plans; with what it lacks there is one that is compiled, where W is
+   computed. */
 enum { READY = 2, COMPILED = 1, PLAIN = 1 };
 
 static void forward_convolutions_have_what_follows_in_them(void **state)
@@ -137,8 +138,9 @@ static void forward_convolutions_have_what_follows_in_them(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         for (int constant = 0; constant < 2; constant++) {
-            forward_check(&flat, PARE_f16, true, constant, &tails[i], plans[i]);
-            forward_check(&flat, PARE_bf16, false, constant, &tails[i], plans[i]);
+            const int count = constant && plans[i] == COMPILED ? 0 : plans[i];
+            forward_check(&flat, PARE_f16, true, constant, &tails[i], count);
+            forward_check(&flat, PARE_bf16, false, constant, &tails[i], count);
         }
 }
 

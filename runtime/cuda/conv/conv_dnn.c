@@ -98,6 +98,8 @@ static bool parts_read(const pare_prep *p, const pare_cuda_conv_parts *parts, dn
     pare_window win;
     c->makes = parts->makes;
     c->rank = parts->x->rank < 4 ? 4 : parts->x->rank;
+    /* our own kernels are good where W is constant and pictures have two axes or fewer */
+    c->compiles = !p->in[1].data || c->rank > 4;
     n->last = c->rank == 4 && parts->x->stride[1] == 1 && parts->y->stride[1] == 1;
     return parts->w->rank == parts->x->rank && parts->y->rank == parts->x->rank &&
            pare_cuda_readable(p, pare_cuda_conv_window(p, &win)) && win.group > 0 &&
@@ -330,18 +332,16 @@ static void signs_set(pare_prep *p, const dnn_node *n, dnn_prepared *s)
 {
     const pare_window *w = &n->a.win;
     pare_dnn_signs *to = &s->signs;
-    to->channels = (int)n->a.c;
+    to->channels = pare_cuda_fast_divisor_of((int)n->a.c);
     to->zero = n->zero;
     to->flips = p->in[0].dtype == PARE_u8, to->last = n->last;
     pare_cuda_strides(&p->in[0], to->from_stride);
     to->count = n->a.n * n->a.c;
     for (int i = 0; i < 3; i++) {
-        to->in[i] = (int)w->in[i];
-        /* a copy without a zero point has no padding of its own */
-        const int axis = i - (5 - (int)n->c.rank);
-        to->out[i] = axis < 0 ? 1 : (int)n->c.x.dim[2 + axis];
-        to->begin[i] = (int)w->begin[i];
-        to->count *= to->out[i];
+        const int axis = i - (5 - (int)n->c.rank), out = axis < 0 ? 1 : (int)n->c.x.dim[2 + axis];
+        to->in[i] = (int)w->in[i], to->begin[i] = (int)w->begin[i];
+        to->out[i] = pare_cuda_fast_divisor_of(out);
+        to->count *= out;
     }
     s->copy = p->scratch;
     p->scratch += pare_align_up((size_t)to->count, 256);
@@ -354,8 +354,9 @@ static void passes_set(pare_prep *p, const dnn_node *n, dnn_prepared *s)
     s->sums = p->scratch;
     p->scratch += pare_align_up((size_t)pare_view_count(&p->out[0]) * sizeof(int32_t), 256);
     s->requantize.count = pare_view_count(&p->out[0]);
-    s->requantize.channels = (int)n->a.m;
-    s->requantize.inner = n->last ? 1 : s->requantize.count / (n->a.n * n->a.m);
+    s->requantize.channels = pare_cuda_fast_divisor_of((int)n->a.m);
+    s->requantize.inner =
+        pare_cuda_fast_divisor_of(n->last ? 1 : (int)(s->requantize.count / (n->a.n * n->a.m)));
     s->requantize.epilogue = n->a.epilogue;
 }
 

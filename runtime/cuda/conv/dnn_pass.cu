@@ -5,10 +5,9 @@
 #include "runtime/cuda/device/common.cuh"
 
 /* Takes the remainder by d off i, and divides it. */
-SIMT_INLINE int coordinate_take(int64_t *i, int d)
+SIMT_INLINE int coordinate_take(int *i, const pare_cuda_fast_divisor &d)
 {
-    const int64_t whole = *i / d;
-    const int part = (int)(*i - whole * d);
+    const int whole = fast_divide(*i, d), part = *i - whole * (int)d.by;
     *i = whole;
     return part;
 }
@@ -18,8 +17,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) signs_pad(pare_dnn_sig
     const uint8_t *from = static_cast<const uint8_t *>(s.from);
     uint8_t *to = static_cast<uint8_t *>(s.to);
     PARE_CUDA_EACH (i, s.count) {
-        int64_t rest = i, at = 0;
-        int channel = 0;
+        int64_t at = 0;
+        int rest = (int)i, channel = 0;
         bool inside = true;
         if (s.last) channel = coordinate_take(&rest, s.channels);
         for (int a = 2; a >= 0; a--) {
@@ -38,7 +37,8 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) signs_pad(pare_dnn_sig
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) sums_requantize(pare_dnn_requantize r)
 {
     PARE_CUDA_EACH (i, r.count) {
-        const int c = (int)(i / r.inner % r.channels);
+        int rest = fast_divide((int)i, r.inner);
+        const int c = coordinate_take(&rest, r.channels);
         float v =
             ((float)(int)((unsigned)r.sums[i] - (unsigned)r.shift[c]) + r.bias[c]) * r.scale[c];
         if (r.z) v = pare_epilogue_residual(&r.epilogue, v, r.z, i);

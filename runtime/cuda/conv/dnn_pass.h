@@ -4,6 +4,7 @@
 #ifndef PARE_RUNTIME_CUDA_CONV_DNN_PASS_H
 #define PARE_RUNTIME_CUDA_CONV_DNN_PASS_H
 
+#include "runtime/cuda/device/fast_divisor.h"
 #include "runtime/ops/epilogue.h"
 
 #include <cuda_runtime_api.h>
@@ -18,8 +19,9 @@ typedef struct pare_dnn_signs {
     const void *from;
     void *to;
     int64_t from_stride[5]; /* N, C, three of a window */
-    int64_t count;          /* of bytes written */
-    int channels, in[3], out[3], begin[3];
+    int64_t count;          /* of bytes written; as all counts here less than 2^31 */
+    pare_cuda_fast_divisor channels, out[3];
+    int in[3], begin[3];
     int zero;         /* as s8 */
     bool flips, last; /* X is u8; channels are fastest */
 } pare_dnn_signs;
@@ -33,8 +35,8 @@ typedef struct pare_dnn_requantize {
     const float *scale, *bias; /* (channels) */
     const int32_t *shift;      /* (channels) */
     void *y;
-    int64_t count, inner;
-    int channels;
+    int64_t count;
+    pare_cuda_fast_divisor inner, channels;
     pare_epilogue epilogue;
 } pare_dnn_requantize;
 cudaError_t pare_dnn_requantize_launch(const pare_dnn_requantize *r, cudaStream_t stream);

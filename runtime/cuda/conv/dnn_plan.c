@@ -407,7 +407,8 @@ static pare_status plans_make(dnn_maker *m)
     PARE_TRY(engines_ask(m, PARE_DNN_HEURISTICS_A, false, PARE_DNN_MOST));
     const int before = a->count;
     for (int i = 0; i < 2; i++)
-        if (a->count == before && before < PARE_DNN_MOST && !has_tensor_cores(a))
+        if (m->conv->compiles && a->count == before && before < PARE_DNN_MOST &&
+            !has_tensor_cores(a))
             PARE_TRY(engines_ask(m, modes[i], true, before + 1));
     if (!a->count) PARE_TRY(engines_ask(m, PARE_DNN_HEURISTICS_FALLBACK, false, PARE_DNN_MOST));
     plans_order(m->to);

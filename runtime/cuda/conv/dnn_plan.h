@@ -37,6 +37,7 @@ typedef struct pare_dnn_conv {
     int64_t act;           /* PARE_ACT_NONE, RELU or CLIP */
     double low, high;      /* of CLIP */
     int64_t tf32;          /* may f32 be rounded to it? */
+    int64_t compiles;      /* may an engine be compiled, which takes a second? */
 } pare_dnn_conv;
 
 /* The graph of a Conv, FusedConv, ConvGradInput or ConvGradWeight; false of those that are not
