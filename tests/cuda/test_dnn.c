@@ -87,16 +87,16 @@ static void check(kernel_case *k, int plans)
 
 enum { NO_BIAS, BIAS, BIAS_F32 };
 
-typedef struct tail {
+typedef struct dnn_ends {
     int bias;
     bool residual;
     const char *activation; /* NULL: a plain Conv, or none */
     float low, high;
-} tail;
+} dnn_ends;
 
 /* constant: W and the bias are. Every sum is exact in f32, so that its order does not count. */
-static void forward_check(const window *w, pare_dtype type, bool nhwc, bool constant, const tail *t,
-                          int plans)
+static void forward_check(const window *w, pare_dtype type, bool nhwc, bool constant,
+                          const dnn_ends *t, int plans)
 {
     static uint64_t seed;
     const bool fused = t->residual || t->activation;
@@ -128,11 +128,11 @@ enum { READY = 2, COMPILED = 1, PLAIN = 1 };
 
 static void forward_convolutions_have_what_follows_in_them(void **state)
 {
-    static const tail tails[] = {{NO_BIAS, false, NULL, 0, 0},   {BIAS, false, NULL, 0, 0},
-                                 {BIAS, false, "relu", 0, 0},    {NO_BIAS, false, "relu", 0, 0},
-                                 {BIAS, true, "relu", 0, 0},     {NO_BIAS, true, NULL, 0, 0},
-                                 {BIAS_F32, true, "relu", 0, 0}, {BIAS, false, "clip", -1, 2},
-                                 {NO_BIAS, true, "clip", 0, 6}};
+    static const dnn_ends tails[] = {{NO_BIAS, false, NULL, 0, 0},   {BIAS, false, NULL, 0, 0},
+                                     {BIAS, false, "relu", 0, 0},    {NO_BIAS, false, "relu", 0, 0},
+                                     {BIAS, true, "relu", 0, 0},     {NO_BIAS, true, NULL, 0, 0},
+                                     {BIAS_F32, true, "relu", 0, 0}, {BIAS, false, "clip", -1, 2},
+                                     {NO_BIAS, true, "clip", 0, 6}};
     static const int plans[] = {READY, READY,    READY,    READY,   READY,
                                 READY, COMPILED, COMPILED, COMPILED};
     (void)state;
@@ -147,7 +147,7 @@ static void forward_convolutions_have_what_follows_in_them(void **state)
 static void windows_are_of_one_to_three_axes(void **state)
 {
     static const window *const all[] = {&flat, &strided, &grouped, &line, &cube, &cubes};
-    static const tail relu = {BIAS, false, "relu", 0, 0}, none = {NO_BIAS, false, NULL, 0, 0};
+    static const dnn_ends relu = {BIAS, false, "relu", 0, 0}, none = {NO_BIAS, false, NULL, 0, 0};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int constant = 0; constant < 2; constant++) {
@@ -159,7 +159,7 @@ static void windows_are_of_one_to_three_axes(void **state)
 /* Engines on tensor cores round f32. */
 static void f32_stays_f32(void **state)
 {
-    static const tail relu = {BIAS, true, "relu", 0, 0}, clip = {BIAS, false, "clip", 0, 6};
+    static const dnn_ends relu = {BIAS, true, "relu", 0, 0}, clip = {BIAS, false, "clip", 0, 6};
     (void)state;
     forward_check(&flat, PARE_f32, true, true, &relu, PLAIN);
     forward_check(&cube, PARE_f32, false, false, &relu, PLAIN);
@@ -168,7 +168,7 @@ static void f32_stays_f32(void **state)
 
 static void other_activations_are_left_to_other_kernels(void **state)
 {
-    static const tail silu = {BIAS, false, "silu", 0, 0}, turned = {BIAS, false, "clip", 2, 1};
+    static const dnn_ends silu = {BIAS, false, "silu", 0, 0}, turned = {BIAS, false, "clip", 2, 1};
     (void)state;
     forward_check(&flat, PARE_f16, true, true, &silu, 0);
     forward_check(&flat, PARE_f16, true, true, &turned, 0);
@@ -210,15 +210,15 @@ static void gradients_of_all_windows(void **state)
 
 /* --- integers --- */
 
-typedef struct whole {
+typedef struct dnn_integers {
     pare_dtype type, to;
     int x_zero;
     bool constant, residual, biased;
     const char *activation;
     int plans;
-} whole;
+} dnn_integers;
 
-static void integer_check(const window *w, const whole *c)
+static void integer_check(const window *w, const dnn_integers *c)
 {
     static uint64_t seed;
     kernel_case k;
@@ -246,7 +246,7 @@ static void integer_check(const window *w, const whole *c)
 /* Byte for byte. Those that our own kernels take are left to them. */
 static void integers_that_our_kernels_lack(void **state)
 {
-    static const whole cases[] = {
+    static const dnn_integers cases[] = {
         {PARE_s8, PARE_s8, 0, true, false, true, "relu", 1},
         {PARE_s8, PARE_s8, 0, false, true, true, "none", 1},
         {PARE_s8, PARE_u8, 7, true, true, false, "clip", 1},
@@ -260,11 +260,11 @@ static void integers_that_our_kernels_lack(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int w = 0; w < 2; w++) integer_check(windows[w], &cases[i]);
-        whole c = cases[i];
+        dnn_integers c = cases[i];
         if (c.constant) c.plans = 0;
         integer_check(&flat, &c);
     }
-    integer_check(&line, &(whole){PARE_s8, PARE_s8, 0, false, false, true, "relu", 1});
+    integer_check(&line, &(dnn_integers){PARE_s8, PARE_s8, 0, false, false, true, "relu", 1});
 }
 
 /* --- plans and runs --- */

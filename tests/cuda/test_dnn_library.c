@@ -69,11 +69,11 @@ static const shape shapes[] = {{2, 8, 64, 64, 1, 56, 3, 1, 1},  {2, 8, 256, 128,
                                {3, 2, 32, 32, 2, 14, 3, 2, 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-typedef struct form {
+typedef struct library_form {
     const char *activation; /* NULL: a plain Conv */
     pare_dtype bias;        /* PARE_NOTYPE: none */
     bool residual, constant;
-} form;
+} library_form;
 
 static void dims_set(const shape *s, int64_t x[5], int64_t w[5], int64_t y[5])
 {
@@ -104,7 +104,7 @@ static void input(kernel_case *k, pare_dtype type, int rank, const int64_t *dims
     k->nhwc = out;
 }
 
-static void forward_make(kernel_case *k, const shape *s, pare_dtype type, const form *f,
+static void forward_make(kernel_case *k, const shape *s, pare_dtype type, const library_form *f,
                          const int64_t *x, const int64_t *w, const int64_t *y)
 {
     const bool int8 = type == PARE_s8 || type == PARE_u8;
@@ -163,13 +163,13 @@ static bool graph_read(kernel_case *k, bool tf32, pare_dnn_conv *out)
     return fits;
 }
 
-typedef struct tally {
+typedef struct plan_tally {
     void *properties[GPUS];
     int graphs, plans[GPUS];
-} tally;
+} plan_tally;
 
 /* Each GPU has a plan for it. */
-static void plans_expect(tally *t, kernel_case *k, bool tf32)
+static void plans_expect(plan_tally *t, kernel_case *k, bool tf32)
 {
     pare_dnn_conv conv;
     if (!graph_read(k, tf32, &conv)) fail_msg("%s is not given to cuDNN", k->node->op_type);
@@ -190,7 +190,8 @@ static void plans_expect(tally *t, kernel_case *k, bool tf32)
     case_close(k);
 }
 
-static void forward_expect(tally *t, const shape *s, pare_dtype type, const form *f, bool tf32)
+static void forward_expect(plan_tally *t, const shape *s, pare_dtype type, const library_form *f,
+                           bool tf32)
 {
     kernel_case k;
     int64_t x[5], w[5], y[5];
@@ -199,7 +200,7 @@ static void forward_expect(tally *t, const shape *s, pare_dtype type, const form
     plans_expect(t, &k, tf32);
 }
 
-static void gradient_expect(tally *t, const shape *s, pare_dtype type, direction d, bool tf32)
+static void gradient_expect(plan_tally *t, const shape *s, pare_dtype type, direction d, bool tf32)
 {
     kernel_case k;
     int64_t x[5], w[5], y[5];
@@ -210,14 +211,14 @@ static void gradient_expect(tally *t, const shape *s, pare_dtype type, direction
 
 /* --- tests --- */
 
-static void print(const char *what, const tally *t)
+static void print(const char *what, const plan_tally *t)
 {
     printf("%s: %d graphs; plans:", what, t->graphs);
     for (int i = 0; i < GPUS; i++) printf(" %s %d", gpus[i].name, t->plans[i]);
     printf("\n");
 }
 
-static void setup(tally *t)
+static void setup(plan_tally *t)
 {
     *t = (tally){0};
     for (int i = 0; i < GPUS; i++) {
@@ -226,7 +227,7 @@ static void setup(tally *t)
     }
 }
 
-static void end(const char *what, tally *t)
+static void end(const char *what, plan_tally *t)
 {
     for (int i = 0; i < GPUS; i++) assert_int_equal(api.drop(t->properties[i]), 0);
     print(what, t);
@@ -234,12 +235,12 @@ static void end(const char *what, tally *t)
 
 static void forward_graphs_have_plans(void **state)
 {
-    const form forms[] = {{NULL, PARE_NOTYPE, false, true},
-                          {NULL, PARE_f16, false, false},
-                          {"relu", PARE_f16, true, true},
-                          {"relu", PARE_NOTYPE, false, true},
-                          {"none", PARE_NOTYPE, true, true}};
-    tally t;
+    const library_form forms[] = {{NULL, PARE_NOTYPE, false, true},
+                                  {NULL, PARE_f16, false, false},
+                                  {"relu", PARE_f16, true, true},
+                                  {"relu", PARE_NOTYPE, false, true},
+                                  {"none", PARE_NOTYPE, true, true}};
+    plan_tally t;
     (void)state;
     setup(&t);
     for (int s = 0; s < SHAPES; s++)
@@ -247,12 +248,14 @@ static void forward_graphs_have_plans(void **state)
     end("f16", &t);
     setup(&t);
     for (int s = 0; s < SHAPES; s++)
-        forward_expect(&t, &shapes[s], PARE_bf16, &(form){"relu", PARE_bf16, true, true}, false);
+        forward_expect(&t, &shapes[s], PARE_bf16, &(library_form){"relu", PARE_bf16, true, true},
+                       false);
     end("bf16", &t);
     for (int tf32 = 0; tf32 < 2; tf32++) {
         setup(&t);
         for (int s = 0; s < SHAPES; s++)
-            forward_expect(&t, &shapes[s], PARE_f32, &(form){"relu", PARE_f32, true, true}, tf32);
+            forward_expect(&t, &shapes[s], PARE_f32, &(library_form){"relu", PARE_f32, true, true},
+                           tf32);
         end(tf32 ? "f32, TF32 allowed" : "f32", &t);
     }
 }
@@ -262,7 +265,7 @@ static void gradient_graphs_have_plans(void **state)
     static const pare_dtype types[] = {PARE_f16, PARE_bf16, PARE_f32, PARE_f32};
     static const char *const names[] = {"gradients of f16", "of bf16", "of f32",
                                         "of f32, TF32 allowed"};
-    tally t;
+    plan_tally t;
     (void)state;
     for (int i = 0; i < 4; i++) {
         setup(&t);
@@ -276,7 +279,7 @@ static void gradient_graphs_have_plans(void **state)
 
 static void integer_graphs_have_plans(void **state)
 {
-    tally t;
+    plan_tally t;
     (void)state;
     setup(&t);
     for (int s = 0; s < SHAPES; s++)
@@ -284,7 +287,7 @@ static void integer_graphs_have_plans(void **state)
             const bool constant = shapes[s].axes == 3;
             if (u8 && !constant) continue; /* their zero point wants constant weights */
             forward_expect(&t, &shapes[s], u8 ? PARE_u8 : PARE_s8,
-                           &(form){"relu", PARE_s32, false, constant}, false);
+                           &(library_form){"relu", PARE_s32, false, constant}, false);
         }
     end("s8 and u8", &t);
 }
@@ -292,13 +295,15 @@ static void integer_graphs_have_plans(void **state)
 /* Biases and bounds for which there is no code before: compiled for the GPU, a second each. */
 static void graphs_that_are_compiled_have_plans(void **state)
 {
-    tally t;
+    plan_tally t;
     (void)state;
     if (!compiles) skip();
     setup(&t);
-    forward_expect(&t, &shapes[0], PARE_f16, &(form){"clip", PARE_f16, false, false}, false);
-    forward_expect(&t, &shapes[4], PARE_f16, &(form){"relu", PARE_f32, true, false}, false);
-    forward_expect(&t, &shapes[1], PARE_bf16, &(form){"clip", PARE_f32, true, false}, false);
+    forward_expect(&t, &shapes[0], PARE_f16, &(library_form){"clip", PARE_f16, false, false},
+                   false);
+    forward_expect(&t, &shapes[4], PARE_f16, &(library_form){"relu", PARE_f32, true, false}, false);
+    forward_expect(&t, &shapes[1], PARE_bf16, &(library_form){"clip", PARE_f32, true, false},
+                   false);
     end("compiled", &t);
 }
 

@@ -108,7 +108,7 @@ int engine_get(descriptor *config, int64_t asked, int64_t *count, void *array)
 
 // --- plans ---
 
-int execute(handle *h, descriptor *plan, descriptor *pack)
+int execute(dnn_handle *h, descriptor *plan, descriptor *pack)
 {
     for (descriptor *d : plan->needs)
         if (!all().count(d)) simt_fault("cuDNN: a plan runs whose descriptors were destroyed");
@@ -166,7 +166,7 @@ int cudnnCreate(void **out)
     DNN_CALL("cudnnCreate");
     if (capture_forbids() != cudaSuccess)
         return no(PARE_DNN_EXECUTION_FAILED, "handles are not made while a stream records");
-    handle *h = new handle{device_current(), nullptr};
+    dnn_handle *h = new dnn_handle{device_current(), nullptr};
     handles().insert(h);
     live_add("cuDNN handles", 1);
     *out = h;
@@ -176,8 +176,8 @@ int cudnnCreate(void **out)
 int cudnnDestroy(void *p)
 {
     call here("cudnnDestroy");
-    if (!handles().erase(static_cast<handle *>(p))) return PARE_DNN_NOT_INITIALIZED;
-    delete static_cast<handle *>(p);
+    if (!handles().erase(static_cast<dnn_handle *>(p))) return PARE_DNN_NOT_INITIALIZED;
+    delete static_cast<dnn_handle *>(p);
     live_add("cuDNN handles", -1);
     return PARE_DNN_SUCCESS;
 }
@@ -185,7 +185,7 @@ int cudnnDestroy(void *p)
 int cudnnSetStream(void *p, void *stream)
 {
     DNN_CALL("cudnnSetStream");
-    handle *h = static_cast<handle *>(p);
+    dnn_handle *h = static_cast<dnn_handle *>(p);
     if (!handles().count(h) || !stream_known(static_cast<cudaStream_t>(stream)))
         return no(PARE_DNN_BAD_PARAM, "no such handle or stream");
     const int at = stream_device(static_cast<cudaStream_t>(stream));
@@ -223,7 +223,7 @@ int cudnnBackendSetAttribute(void *p, int name, int type, int64_t count, const v
     descriptor *d = known(p);
     if (!d || d->finalized || !array)
         return no(PARE_DNN_BAD_PARAM, "attributes are set before a descriptor is finalized");
-    for (const rule &r : rules_of(d->type)) {
+    for (const dnn_rule &r : rules_of(d->type)) {
         if (r.name != name) continue;
         if (r.type != type) return no(PARE_DNN_BAD_PARAM, "an attribute of another type");
         if (count < r.least || count > r.most)
@@ -268,7 +268,7 @@ int cudnnBackendFinalize(void *p)
     DNN_CALL("cudnnBackendFinalize");
     descriptor *d = known(p);
     if (!d || d->finalized) return no(PARE_DNN_BAD_PARAM, "what is finalized stays as it is");
-    for (const rule &r : rules_of(d->type))
+    for (const dnn_rule &r : rules_of(d->type))
         if (r.needed && !d->set.count(r.name))
             return no(PARE_DNN_BAD_PARAM, "an attribute was not set");
     const int status = end_of(d);
@@ -279,7 +279,7 @@ int cudnnBackendFinalize(void *p)
 int cudnnBackendExecute(void *p, void *plan, void *pack)
 {
     DNN_CALL("cudnnBackendExecute");
-    handle *h = static_cast<handle *>(p);
+    dnn_handle *h = static_cast<dnn_handle *>(p);
     descriptor *d = known(plan), *v = known(pack);
     if (!handles().count(h) || !d || d->type != PARE_DNN_PLAN || !d->finalized || !v ||
         v->type != PARE_DNN_VARIANT_PACK || !v->finalized)

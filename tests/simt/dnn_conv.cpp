@@ -94,7 +94,7 @@ double finished(const dnn_work &g, const std::map<int64_t, void *> &address, con
     return v;
 }
 
-struct sums {
+struct dnn_sums {
     const dnn_work &g;
     const std::map<int64_t, void *> &address;
     std::vector<double> sum; // dense, as the tensor that is made
@@ -113,7 +113,7 @@ struct sums {
 };
 
 // Each product of the convolution, once: y at `y`, filter's tap `w` and x at `x` meet.
-void each_product(sums &s, const place &y, const place &w, const place &x)
+void each_product(dnn_sums &s, const place &y, const place &w, const place &x)
 {
     if (s.g.kind == PARE_DNN_OP_FORWARD)
         s.at(y) += s.of(s.g.x, x) * s.of(s.g.w, w);
@@ -123,7 +123,7 @@ void each_product(sums &s, const place &y, const place &w, const place &x)
         s.at(w) += s.of(s.g.y, y) * s.of(s.g.x, x);
 }
 
-void products(sums &s)
+void products(dnn_sums &s)
 {
     const dnn_work &g = s.g;
     const size_t rank = g.x.dim.size();
@@ -159,7 +159,7 @@ void dnn_run(const dnn_work &g, const std::map<int64_t, void *> &address)
     const dnn_tensor &out = g.kind == PARE_DNN_OP_FORWARD ? g.out : made;
     int64_t count = 1;
     for (int64_t d : made.dim) count *= d;
-    sums s = {g, address, std::vector<double>(static_cast<size_t>(count), 0), made};
+    dnn_sums s = {g, address, std::vector<double>(static_cast<size_t>(count), 0), made};
     products(s);
     place p(made.dim.size(), 0);
     char *to = static_cast<char *>(address.at(out.id));

@@ -34,25 +34,25 @@ struct descriptor {
     std::vector<descriptor *> needs;   // must live when a plan runs
 };
 
-struct handle {
+struct dnn_handle {
     int device;
     cudaStream_t stream;
 };
 
 /* Those that were made and not destroyed. */
 std::set<descriptor *> &all(void);
-std::set<handle *> &handles(void);
+std::set<dnn_handle *> &handles(void);
 descriptor *known(void *p);          /* NULL: none */
 int no(int status, const char *why); /* says why, also for cudnnGetLastErrorString */
 const char *last_words(void);
 bool is_convolution(int type);
 
-struct rule {
+struct dnn_rule {
     int descriptor, name, type;
     int64_t least, most; /* elements */
     bool needed;
 };
-std::vector<rule> rules_of(int type);
+std::vector<dnn_rule> rules_of(int type);
 size_t element_bytes(int type);
 /* Judges what was set, and keeps what it means; a status. */
 int end_of(descriptor *d);

@@ -16,9 +16,9 @@ std::set<descriptor *> &all(void)
     static auto *t = new std::set<descriptor *>;
     return *t;
 }
-std::set<handle *> &handles(void)
+std::set<dnn_handle *> &handles(void)
 {
-    static auto *t = new std::set<handle *>;
+    static auto *t = new std::set<dnn_handle *>;
     return *t;
 }
 
@@ -48,7 +48,7 @@ static descriptor *part(const descriptor &d, int name, int type)
 
 // --- what may be set ---
 
-static const rule rules[] = {
+static const dnn_rule rules[] = {
     {PARE_DNN_TENSOR, PARE_DNN_TENSOR_ID, PARE_DNN_T_INT64, 1, 1, true},
     {PARE_DNN_TENSOR, PARE_DNN_TENSOR_TYPE, PARE_DNN_T_DATA_TYPE, 1, 1, true},
     {PARE_DNN_TENSOR, PARE_DNN_TENSOR_DIMS, PARE_DNN_T_INT64, 4, 5, true},
@@ -94,10 +94,10 @@ static int base_of(int type)
 }
 
 // Those of convolutions have other numbers for each direction.
-std::vector<rule> rules_of(int type)
+std::vector<dnn_rule> rules_of(int type)
 {
-    std::vector<rule> out;
-    for (const rule &r : rules)
+    std::vector<dnn_rule> out;
+    for (const dnn_rule &r : rules)
         if (r.descriptor == type) out.push_back(r);
     for (int i = PARE_DNN_OF_ALPHA; is_convolution(type) && i <= PARE_DNN_OF_Y; i++)
         out.push_back({type, base_of(type) + i,
@@ -242,7 +242,7 @@ static int step_add(descriptor *d, const descriptor &op)
 
 static int graph_end(descriptor *d)
 {
-    if (!handles().count(value<handle *>(*d, PARE_DNN_GRAPH_HANDLE)))
+    if (!handles().count(value<dnn_handle *>(*d, PARE_DNN_GRAPH_HANDLE)))
         return no(PARE_DNN_BAD_PARAM, "the handle was destroyed, or never was");
     const std::vector<void *> ops = values<void *>(*d, PARE_DNN_GRAPH_OPS);
     for (void *p : ops) {
@@ -289,7 +289,7 @@ static int plan_end(descriptor *d)
 {
     if (capture_forbids() != cudaSuccess)
         return no(PARE_DNN_EXECUTION_FAILED, "plans are not made while a stream records");
-    if (!handles().count(value<handle *>(*d, PARE_DNN_PLAN_HANDLE)))
+    if (!handles().count(value<dnn_handle *>(*d, PARE_DNN_PLAN_HANDLE)))
         return no(PARE_DNN_BAD_PARAM, "the handle was destroyed, or never was");
     return finalized_part(d, PARE_DNN_PLAN_CONFIG, PARE_DNN_ENGINE_CONFIG);
 }
