@@ -220,7 +220,7 @@ static void print(const char *what, const plan_tally *t)
 
 static void setup(plan_tally *t)
 {
-    *t = (tally){0};
+    *t = (plan_tally){0};
     for (int i = 0; i < GPUS; i++) {
         t->properties[i] = properties_of(&gpus[i]);
         assert_non_null(t->properties[i]);
