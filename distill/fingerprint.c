@@ -321,6 +321,16 @@ static void add_plan(pare_hash *sum, const pare_plan *plan)
     }
 }
 
+/* The version and the file of cuDNN, where training may use it. */
+static pare_status put_dnn(facts *f, const pare_trainer *t)
+{
+    char text[1024] = "off";
+    const pare_device *device = t->options.device;
+    if (device && pare_gpu_allows_dnn(device)) PARE_TRY(pare_gpu_dnn(t->ctx, text, sizeof text));
+    const char *version = pare_arena_printf(f->arena, "%.*s", (int)strcspn(text, ","), text);
+    return version ? put(f, "cuDNN", version) : PARE_MEMORY;
+}
+
 static pare_status put_place(facts *f, const pare_trainer *t)
 {
     pare_hash sum = {0};
@@ -333,6 +343,7 @@ static pare_status put_place(facts *f, const pare_trainer *t)
     const pare_device *device = t->options.device;
     PARE_TRY(put(f, "device", device ? device->name : "cpu"));
     PARE_TRY(put(f, "TF32", device && device->tf32 ? "on" : "off"));
+    PARE_TRY(put_dnn(f, t));
     PARE_TRY(put(f, "instruction set", pare_cpu_isa_name()));
     return put_hash(f, "choice of kernels", "", sum);
 }

@@ -27,7 +27,7 @@ typedef struct distill_options {
     int64_t steps, validate_every, patience, seed;
     int zeros, precision, parallel;
     pare_checkpoint_options checkpoint;
-    bool external_data, tf32;
+    bool external_data, tf32, cudnn;
 } distill_options;
 
 #define OPTIONS distill_options
@@ -58,6 +58,9 @@ static const pare_option table[] = {
                     "what tensors between operators are rounded to in training; weights and sums "
                     "stay f32 (f32); fp16 needs a GPU, and scales the loss"),
     PARE_OPT_TF32,
+    PARE_OPT_FLAG("cudnn", cudnn,
+                  "let cuDNN compute what a GPU's own kernels are slow at in training's "
+                  "convolutions: results depend on its version, and on the GPU"),
     PARE_OPT_CHOICE("qat", "int8", qat.on,
                     "quantize the student as 'pare quantize' does, or take one that is quantized, "
                     "and train it so"),
@@ -206,6 +209,7 @@ static pare_status open_all(job *j)
     PARE_TRY(pare_tool_open_device(j->tool));
     j->options.device = j->tool->device;
     if (j->o->tf32) pare_tool_allow_tf32(j->tool);
+    if (j->o->cudnn) PARE_TRY(pare_tool_allow_cudnn(j->tool));
     PARE_TRY(pare_qat_make(&j->qat, j->student));
     PARE_TRY(pare_qat_settle(&j->qat, &j->options));
     pare_distill_log_open(&j->log, j->tool, j->o->log, j->o->tensorboard);
@@ -226,6 +230,11 @@ static const char *recipe_of(job *j)
         text = pare_arena_printf(arena, "%s precision=%s", text,
                                  d->precision == PARE_TRAIN_BF16 ? "bf16" : "fp16");
     if (text && d->device && d->device->tf32) text = pare_arena_printf(arena, "%s tf32", text);
+    const json_t *cudnn = json_object_get(j->tool->facts, "cudnn");
+    if (text && cudnn) {
+        const char *version = json_string_value(cudnn);
+        text = pare_arena_printf(arena, "%s cudnn=%.*s", text, (int)strcspn(version, ","), version);
+    }
     if (text && d->train_zeros) text = pare_arena_printf(arena, "%s zeros=train", text);
     return text;
 }

@@ -89,6 +89,16 @@ static void show_blas(pare_tool *tool, json_t *gpu)
     pare_ctx_clear(tool->ctx);
 }
 
+static void show_dnn(pare_tool *tool, json_t *gpu)
+{
+    char text[1024];
+    bool found = pare_gpu_dnn(tool->ctx, text, sizeof text) == PARE_OK;
+    pare_print(stdout, "cuDNN     %s%s\n",
+               found ? text : "our own kernels serve: ", found ? "" : tool->ctx->message);
+    if (found) json_object_set_new(gpu, "cudnn", json_string(text));
+    pare_ctx_clear(tool->ctx);
+}
+
 static void show_nccl(pare_tool *tool, json_t *gpu)
 {
     char version[64];
@@ -123,6 +133,7 @@ static pare_status show_gpus(pare_tool *tool)
     json_object_update_new(gpu, json_pack("{s:s, s:s, s:s}", "code", code, "runtime", runtime,
                                           "driver", facts.driver ? driver : "none"));
     show_blas(tool, gpu);
+    show_dnn(tool, gpu);
     show_nccl(tool, gpu);
     return list_gpus(tool, &facts, list);
 }

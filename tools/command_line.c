@@ -249,3 +249,18 @@ void pare_tool_allow_tf32(pare_tool *tool)
     tool->device->tf32 = true;
     json_object_set_new(tool->facts, "tf32", json_true());
 }
+
+pare_status pare_tool_allow_cudnn(pare_tool *tool)
+{
+    char text[1024];
+    if (!tool->device) {
+        pare_log(tool->ctx, PARE_LOG_WARNING, "--cudnn changes nothing on the CPU");
+        return PARE_OK;
+    }
+    pare_status st = pare_gpu_dnn(tool->ctx, text, sizeof text);
+    if (st != PARE_OK) return pare_fail_prefix(tool->ctx, st, "--cudnn");
+    PARE_TRY(pare_comm_same(tool->comm, "cuDNN", text, strcspn(text, ",")));
+    pare_gpu_allow_dnn(tool->device);
+    json_object_set_new(tool->facts, "cudnn", json_string(text));
+    return PARE_OK;
+}

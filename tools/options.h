@@ -131,6 +131,9 @@ PARE_NODISCARD pare_status pare_tool_open_device(pare_tool *tool);
 /* --tf32, of a device that is open and before plans; the facts say so. A warning says that the CPU
    has none. */
 void pare_tool_allow_tf32(pare_tool *tool);
+/* The same of --cudnn. PARE_UNSUPPORTED where the library is not there; processes that have others
+   are a failure of all. */
+PARE_NODISCARD pare_status pare_tool_allow_cudnn(pare_tool *tool);
 
 /* The commands in the order of their use, NULL-ended (commands.c). */
 extern const pare_command *const pare_commands[];

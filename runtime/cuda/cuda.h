@@ -35,12 +35,21 @@ PARE_NODISCARD pare_status pare_cuda_name(pare_ctx *ctx, int index, char *text, 
 /* The file that cuBLASLt was found in; PARE_UNSUPPORTED where it is not there (blas.h). */
 PARE_NODISCARD pare_status pare_cuda_blas_path(pare_ctx *ctx, char *text, size_t bytes);
 
+/* The version of cuDNN and its file, "9.19.0, /usr/lib/libcudnn.so.9"; PARE_UNSUPPORTED where it is
+   not there, or too old (conv/dnn.h). */
+PARE_NODISCARD pare_status pare_cuda_dnn_text(pare_ctx *ctx, char *text, size_t bytes);
+
+/* From here on convolutions of a training, gradients too, may come from cuDNN in deterministic
+   execution: their sums then depend on its version and on the GPU. */
+void pare_cuda_allow_dnn(pare_device *device);
+bool pare_cuda_allows_dnn(const pare_device *device);
+
 /* The version of NCCL, "2.27.3"; PARE_UNSUPPORTED where it is not there, or too old (comm/nccl.h).
  */
 PARE_NODISCARD pare_status pare_cuda_nccl(pare_ctx *ctx, char *text, size_t bytes);
 
 /* The installed driver, and the libraries that products run on, which it opens (blas.h): "driver
-   580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0"; "none" for what is not there. */
+   580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0, cuDNN 9.19.0"; "none" for what is not there. */
 void pare_cuda_library_versions(pare_ctx *ctx, pare_device *device, char *text, size_t bytes);
 
 extern const pare_backend pare_cuda_backend;

@@ -42,6 +42,7 @@ set(CUDA
   conv/conv_stem.cu
   conv/conv_stem_pool.cu
   conv/conv_tile.cu
+  conv/dnn_pass.cu
   gemm/blas_epilogue.cu
   gemm/gemm.cu
   gemm/gemm_f32.cu
@@ -89,7 +90,11 @@ set(CUDA_HOST
   comm/ranks.c
   conv/conv.c
   conv/conv_blas.c
+  conv/conv_dnn.c
   conv/conv_pool.c
+  conv/dnn.c
+  conv/dnn_device.c
+  conv/dnn_plan.c
   device/dcgm.c
   device/dependent.c
   device/device.c

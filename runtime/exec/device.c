@@ -35,6 +35,14 @@ pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
     return pare_cuda_blas_path(ctx, text, bytes);
 }
 
+pare_status pare_gpu_dnn(pare_ctx *ctx, char *text, size_t bytes)
+{
+    return pare_cuda_dnn_text(ctx, text, bytes);
+}
+
+void pare_gpu_allow_dnn(pare_device *device) { pare_cuda_allow_dnn(device); }
+bool pare_gpu_allows_dnn(const pare_device *device) { return pare_cuda_allows_dnn(device); }
+
 pare_status pare_gpu_nccl(pare_ctx *ctx, char *text, size_t bytes)
 {
     return pare_cuda_nccl(ctx, text, bytes);
@@ -93,6 +101,15 @@ pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes)
     (void)text, (void)bytes;
     return PARE_FAIL(ctx, UNSUPPORTED, "%s", without);
 }
+
+pare_status pare_gpu_dnn(pare_ctx *ctx, char *text, size_t bytes)
+{
+    (void)text, (void)bytes;
+    return PARE_FAIL(ctx, UNSUPPORTED, "%s", without);
+}
+
+void pare_gpu_allow_dnn(pare_device *device) { (void)device; }
+bool pare_gpu_allows_dnn(const pare_device *device) { return (void)device, false; }
 
 pare_status pare_gpu_nccl(pare_ctx *ctx, char *text, size_t bytes)
 {

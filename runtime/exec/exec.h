@@ -323,6 +323,13 @@ PARE_NODISCARD pare_status pare_gpu_name(pare_ctx *ctx, int index, char *text, s
 /* The file of cuBLASLt; PARE_UNSUPPORTED, with the cure, where it was not found. */
 PARE_NODISCARD pare_status pare_gpu_blas(pare_ctx *ctx, char *text, size_t bytes);
 
+/* The version and the file of cuDNN; PARE_UNSUPPORTED, with the cure, where it was not found. */
+PARE_NODISCARD pare_status pare_gpu_dnn(pare_ctx *ctx, char *text, size_t bytes);
+/* From here on convolutions of a training may come from it on this device, in deterministic
+   execution, too: their sums then depend on its version and on the GPU. */
+void pare_gpu_allow_dnn(pare_device *device);
+bool pare_gpu_allows_dnn(const pare_device *device);
+
 /* The version of NCCL; PARE_UNSUPPORTED where it is not there, or too old. */
 PARE_NODISCARD pare_status pare_gpu_nccl(pare_ctx *ctx, char *text, size_t bytes);
 

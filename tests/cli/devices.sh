@@ -34,6 +34,7 @@ for word in CUDA; do says "doctor_$word" "$word"; done
 if "$pare" version | grep -q '^GPU code'; then
     says doctor_driver driver
     says doctor_cublas cuBLAS
+    says doctor_cudnn cuDNN
     says doctor_nccl NCCL
     refuses limit_too_small_for_nothing 1 "--device cuda" env CUDA_VISIBLE_DEVICES= $bench --device cuda
 fi

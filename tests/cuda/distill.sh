@@ -49,6 +49,19 @@ check tf32_bytes cmp half.tf32.onnx again.onnx
 check tf32_rounds sh -c '! cmp -s half.tf32.onnx half.cuda.onnx'
 check tf32_near near tf32.json cnn.json 0.01
 
+# what our own kernels are slow at on cuDNN: where that is asked for, and there
+check cudnn_is_absent sh -c '! "$@"' sh $cnn -o half.dnn.onnx --device cuda --cudnn
+cp out said
+check cudnn_absent_says grep -q -e '--cudnn: libcudnn.so.9 was not found' said
+check cudnn env SIMT_DNN=present $cnn -o half.dnn.onnx --json dnn.json --device cuda --cudnn
+check cudnn_said grep -q '"cudnn": *"9.19.0' dnn.json
+check cudnn_recipe grep -q 'cudnn=9.19.0' half.dnn.onnx
+check cudnn_again env SIMT_DNN=present $cnn -o again.onnx --device cuda --cudnn
+check cudnn_bytes cmp half.dnn.onnx again.onnx
+check cudnn_near near dnn.json cnn.json 1e-4
+check not_unasked env SIMT_DNN=present $cnn -o again.onnx --device cuda
+check not_unasked_bytes cmp half.cuda.onnx again.onnx
+
 # killed after a step, then on to the end
 resumed="$distill -o part.onnx --device cuda --checkpoint ck --checkpoint-every 1 --log part.jsonl"
 $resumed >said 2>&1 &

@@ -57,17 +57,19 @@ if [ "$(printf '%s\n' "$need" "$here" | sort -V | tail -1)" != "$here" ]; then
     exit 0
 fi
 
-# Folders of PyPI's CUDA libraries: tests and nets use cuBLASLt without a toolkit, too
+# Folders of PyPI's CUDA libraries: tests and nets use cuBLASLt and cuDNN without a toolkit, too
 libraries=$("$python" - <<'PYTHON' 2>/dev/null
 import glob, os, site
 roots = site.getsitepackages() + [site.getusersitepackages()]
 found = [d for r in roots for d in glob.glob(os.path.join(r, "nvidia", "cu13", "lib"))
-         + glob.glob(os.path.join(r, "nvidia", "cublas", "lib"))]
+         + glob.glob(os.path.join(r, "nvidia", "cublas", "lib"))
+         + glob.glob(os.path.join(r, "nvidia", "cudnn", "lib"))]
 print(":".join(found))
 PYTHON
 )
 PARE_CUBLAS=${PARE_CUBLAS:+$PARE_CUBLAS:}$libraries
-export PARE_CUBLAS
+PARE_CUDNN=${PARE_CUDNN:+$PARE_CUDNN:}$libraries
+export PARE_CUBLAS PARE_CUDNN
 
 # --- the device ---
 

@@ -29,6 +29,13 @@ say training_is_there "$([ "$(count '^train,ConvGrad.*,tf32,pare:cuda_conv_grad'
     grep ^train "$folder/a.csv" | cut -d, -f1-5 | tr '\n' ' ')"
 say cublaslt_is_there "$([ "$(count ',cublaslt')" = 15 ] || echo "$(count ',cublaslt') lines")"
 
+SIMT_DNN=present SIMT_LEAKS=1 "$bench" --tiny --csv "$folder/d.csv" conv train >"$folder/out" 2>&1
+say cudnn_runs "$([ $? = 0 ] || tail -2 "$folder/out")"
+say cudnn_rows "$(awk -f "$here/schema.awk" "$folder/d.csv")"
+say cudnn_is_there "$([ "$(grep -c '^conv,.*,f16,cudnn_conv_' "$folder/d.csv")" = 4 ] &&
+    [ "$(grep -c '^train,.*,cudnn_conv_' "$folder/d.csv")" = 30 ] ||
+    grep -o '^[a-z]*,.*,cudnn_conv_.' "$folder/d.csv" | tr '\n' ' ')"
+
 "$bench" --tiny --seconds 0 --csv "$folder/b.csv" matmul >"$folder/out"
 say no_time "$(grep -q '^SKIP matmul: 0 measured, 0 failed, 4 not' "$folder/out" || cat "$folder/out")"
 

@@ -66,7 +66,7 @@ int injected(int code)
     return code == cudaErrorMemoryAllocation ? PARE_BLAS_ALLOC_FAILED : PARE_BLAS_EXECUTION_FAILED;
 }
 
-static double load(const void *p, int type, int64_t i)
+double load(const void *p, int type, int64_t i)
 {
     switch (type) {
     case PARE_BLAS_F64:
@@ -87,15 +87,20 @@ static double load(const void *p, int type, int64_t i)
 }
 
 // TF32 keeps 10 bits behind the point: to nearest, ties away, as cvt.rna.tf32.f32 does.
-static double factor(const product &x, const void *p, int type, int64_t i)
+double load_tf32(const float *p, int64_t i)
 {
-    if (!x.tf32 || type != PARE_BLAS_F32) return load(p, type, i);
     uint32_t bits;
-    memcpy(&bits, static_cast<const float *>(p) + i, sizeof bits);
+    memcpy(&bits, p + i, sizeof bits);
     if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & ~0x1fffu;
     float v;
     memcpy(&v, &bits, sizeof v);
     return static_cast<double>(v);
+}
+
+static double factor(const product &x, const void *p, int type, int64_t i)
+{
+    return x.tf32 && type == PARE_BLAS_F32 ? load_tf32(static_cast<const float *>(p), i)
+                                           : load(p, type, i);
 }
 
 static double clamped(double v, double low, double high)
@@ -103,7 +108,7 @@ static double clamped(double v, double low, double high)
     return v < low ? low : v > high ? high : v;
 }
 
-static void store(void *p, int type, int64_t i, double v)
+void store(void *p, int type, int64_t i, double v)
 {
     float f = static_cast<float>(v);
     switch (type) {

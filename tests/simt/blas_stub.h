@@ -31,6 +31,10 @@ struct product {
 };
 
 size_t type_bytes(int type); /* 0: not modelled */
+/* Element i as a number; rounded to TF32; v rounded to the type. */
+double load(const void *p, int type, int64_t i);
+double load_tf32(const float *p, int64_t i);
+void store(void *p, int type, int64_t i, double v);
 matrix transposed(const matrix &m);
 /* Bytes from p to the end of the last element. */
 size_t matrix_bytes(const matrix &m, int64_t batch);

@@ -16,6 +16,7 @@
      SIMT_MIXED=1                                     every other device has another name
      SIMT_BLAS_VERSION=N                              of cuBLAS and cuBLASLt (130100: 13.1.0)
      SIMT_BLAS=absent  SIMT_NCCL=absent               as where these libraries are not installed
+     SIMT_DNN=present  SIMT_DNN_VERSION=N             cuDNN is installed; its version (91900: 9.19.0)
      SIMT_NCCL_VERSION=N                              of NCCL (22703: 2.27.3)
      SIMT_NCCL_LIMIT=SECONDS                          a message that waits longer is a fault
      SIMT_FAIL=[NAME/]N:CODE[:sticky]                 the N-th call (of that name) that can fail
@@ -67,6 +68,7 @@ typedef struct simt_settings {
     bool dependent; /* does every stream say that a kernel is ahead? */
     int blas;       /* version of cuBLAS and cuBLASLt: 130100 is 13.1.0 */
     int nccl;       /* version of NCCL: 22703 is 2.27.3 */
+    int dnn;        /* version of cuDNN: 91900 is 9.19.0 */
 } simt_settings;
 
 extern simt_settings simt_set;
@@ -77,6 +79,8 @@ enum { SIMT_STATUS_FAULT = 66, SIMT_STATUS_REPORTS = 67, SIMT_STATUS_LEAKS = 68 
    for cudaErrorMemoryAllocation, else EXECUTION_FAILED. sticky: and every one after it. 0 ends it.
  */
 void simt_fail_at(uint64_t n, int code, bool sticky);
+/* The N-th call of that name from now. */
+void simt_fail_call(const char *name, uint64_t n, int code);
 /* Calls that can fail, since the start. */
 uint64_t simt_calls(void);
 /* Of them, those of one name: "cudaMemcpyAsync"; kernels' launches are "launch". */

@@ -122,6 +122,7 @@ __attribute__((constructor)) static void read_environment(void)
     simt_set.dependent = number("SIMT_DEPENDENT", 0) != 0;
     simt_set.blas = static_cast<int>(number("SIMT_BLAS_VERSION", 130100));
     simt_set.nccl = static_cast<int>(number("SIMT_NCCL_VERSION", 22703));
+    simt_set.dnn = static_cast<int>(number("SIMT_DNN_VERSION", 91900));
     simt_set.driver = static_cast<int>(number("SIMT_DRIVER", 13000));
     simt_set.major = static_cast<int>(number("SIMT_ARCHITECTURE", 90) / 10);
     simt_set.minor = static_cast<int>(number("SIMT_ARCHITECTURE", 90) % 10);
@@ -154,8 +155,16 @@ __attribute__((destructor)) static void check_leaks(void)
 
 using namespace simt;
 
+void simt_fail_call(const char *name, uint64_t n, int code)
+{
+    simt_fail_at(0, code, false);
+    snprintf(fail_name, sizeof fail_name, "%s", name);
+    fail_call = calls_of()[name] + n;
+}
+
 void simt_fail_at(uint64_t n, int code, bool sticky)
 {
+    if (!n) *fail_name = 0;
     fail_call = n && code ? calls + n : 0;
     fail_code = code;
     fail_sticky = sticky;

@@ -42,6 +42,13 @@ int simt_live(char *text, size_t size)
     return 0;
 }
 
+void simt_fail_call(const char *name, uint64_t n, int code)
+{
+    (void)name;
+    (void)n;
+    (void)code;
+}
+
 void simt_fail_at(uint64_t n, int code, bool sticky)
 {
     (void)n;

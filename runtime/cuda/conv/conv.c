@@ -438,10 +438,11 @@ WGMMA_SPARSE(conv_sparse_wgmma_4wg, PARE_CUDA_256X128_4WG)
         &conv_wgmma_swap_64x64, &conv_wgmma_swap_128x64, &conv_sparse_wgmma_128x128,               \
         &conv_sparse_wgmma_256x128, &conv_sparse_wgmma_256x64, &conv_sparse_wgmma_4wg,             \
         &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
-const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,
-                                             NULL};
-const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, &pare_cuda_conv_tile, &pare_cuda_conv_any,
-                                                   NULL};
+/* cuDNN before what is slow. */
+const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_tile, PARE_CUDA_CONV_DNN,
+                                             &pare_cuda_conv_any, NULL};
+const pare_kernel *const pare_cuda_fused_conv[] = {CONVS, &pare_cuda_conv_tile, PARE_CUDA_CONV_DNN,
+                                                   &pare_cuda_conv_any, NULL};
 
 /* --- ConvTranspose: W is (channels, filters of a group, kernel...) --- */
 

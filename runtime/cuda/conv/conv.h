@@ -69,6 +69,11 @@ extern const pare_kernel pare_cuda_conv_direct, pare_cuda_conv_depthwise;
 /* Windows of one pixel on cuBLASLt, its algorithms in its order. */
 extern const pare_kernel pare_cuda_conv_lt_0, pare_cuda_conv_lt_1, pare_cuda_conv_lt_2,
     pare_cuda_conv_lt_3;
+/* Convolutions and their gradients on cuDNN, its plans in its order. */
+extern const pare_kernel pare_cuda_conv_dnn_0, pare_cuda_conv_dnn_1, pare_cuda_conv_dnn_2,
+    pare_cuda_conv_dnn_3;
+#define PARE_CUDA_CONV_DNN                                                                         \
+    &pare_cuda_conv_dnn_0, &pare_cuda_conv_dnn_1, &pare_cuda_conv_dnn_2, &pare_cuda_conv_dnn_3
 /* Weights that are computed, in tiles (conv_tile.cu), and the gradient of weights
    (conv_grad_weight.cu). */
 extern const pare_kernel pare_cuda_conv_tile, pare_cuda_conv_grad_input_tile,

@@ -301,6 +301,6 @@ const pare_kernel pare_cuda_conv_any = {
 static const pare_kernel cuda_conv_grad = {
     .name = "cuda_conv_grad", .can = conv_can, .prepare = conv_prepare, .run = conv_run};
 const pare_kernel *const pare_cuda_conv_grad_input[] = {&pare_cuda_conv_grad_input_tile,
-                                                        &cuda_conv_grad, NULL};
+                                                        PARE_CUDA_CONV_DNN, &cuda_conv_grad, NULL};
 const pare_kernel *const pare_cuda_conv_grad_weight[] = {&pare_cuda_conv_grad_weight_tile,
-                                                         &cuda_conv_grad, NULL};
+                                                         PARE_CUDA_CONV_DNN, &cuda_conv_grad, NULL};

@@ -21,12 +21,25 @@ typedef struct cuda_device {
     cudaMemPool_t pool;
     size_t limit; /* 0: none */
     pare_cuda_blas_slot blas;
+    pare_cuda_dnn_slot dnn;
     uint64_t peers;
 } cuda_device;
 
 pare_cuda_blas_slot *pare_cuda_device_blas(pare_device *device)
 {
     return &((cuda_device *)device)->blas;
+}
+
+pare_cuda_dnn_slot *pare_cuda_device_dnn(pare_device *device)
+{
+    return &((cuda_device *)device)->dnn;
+}
+
+void pare_cuda_allow_dnn(pare_device *device) { pare_cuda_device_dnn(device)->allowed = true; }
+
+bool pare_cuda_allows_dnn(const pare_device *device)
+{
+    return ((const cuda_device *)device)->dnn.allowed;
 }
 
 cudaMemPool_t pare_cuda_device_pool(const pare_device *device)
@@ -54,6 +67,7 @@ static void device_close(pare_device *device)
     cuda_device *d = (cuda_device *)device;
     if (device->setup) pare_cuda_streams.close(device->setup);
     pare_cuda_blas_close(d->blas.blas);
+    pare_cuda_dnn_close(d->dnn.dnn);
     if (d->pool) (void)cudaMemPoolDestroy(d->pool);
     pare_free(d);
 }
@@ -282,14 +296,17 @@ static const char *version_text(int (*property)(int which, int *value), char *te
 
 void pare_cuda_library_versions(pare_ctx *ctx, pare_device *device, char *text, size_t bytes)
 {
-    char blas[40], lt[40];
+    char blas[40], lt[40], dnn[40];
     pare_nvml *meter = NULL;
     const pare_cuda_blas *b = pare_cuda_blas_find(ctx, device);
+    const pare_cuda_dnn *n = pare_cuda_dnn_find(ctx, device);
     if (pare_nvml_open(ctx, &meter, device->bus, NULL) != PARE_OK) pare_ctx_clear(ctx);
     const char *driver = meter ? pare_nvml_driver(meter) : "";
-    snprintf(text, bytes, "driver %.30s, cuBLAS %s, cuBLASLt %s%s", driver[0] ? driver : "none",
+    snprintf(text, bytes, "driver %.30s, cuBLAS %s, cuBLASLt %s, cuDNN %s%s",
+             driver[0] ? driver : "none",
              version_text(b ? b->api->blas_property : NULL, blas, sizeof blas),
              version_text(b ? b->api->lt_property : NULL, lt, sizeof lt),
+             version_text(n ? n->api.property : NULL, dnn, sizeof dnn),
              pare_cuda_dependents_off() ? ", no PDL" : "");
     pare_nvml_close(meter);
 }
@@ -313,5 +330,19 @@ pare_status pare_cuda_blas_path(pare_ctx *ctx, char *text, size_t bytes)
     bool found = symbol && dladdr(symbol, &info) && info.dli_fname;
     snprintf(text, bytes, "%s", found ? info.dli_fname : "found");
     pare_blas_close(blas);
+    return PARE_OK;
+}
+
+pare_status pare_cuda_dnn_text(pare_ctx *ctx, char *text, size_t bytes)
+{
+    char version[40];
+    pare_dnn_api api;
+    Dl_info info;
+    void *symbol;
+    PARE_TRY(pare_dnn_open(ctx, &api));
+    memcpy(&symbol, &api.create, sizeof symbol);
+    const bool found = dladdr(symbol, &info) && info.dli_fname;
+    snprintf(text, bytes, "%s%s%s", version_text(api.property, version, sizeof version),
+             found ? ", " : "", found ? info.dli_fname : "");
     return PARE_OK;
 }

@@ -10,6 +10,7 @@ struct cuda_stream {
     pare_stream stream; /* first */
     cudaStream_t handle;
     pare_cuda_stream_blas blas;
+    pare_cuda_stream_dnn dnn;
 };
 
 struct pare_captured_graph {
@@ -30,6 +31,11 @@ pare_cuda_stream_blas *pare_cuda_stream_blas_of(pare_stream *stream)
     return &((struct cuda_stream *)stream)->blas;
 }
 
+pare_cuda_stream_dnn *pare_cuda_stream_dnn_of(pare_stream *stream)
+{
+    return &((struct cuda_stream *)stream)->dnn;
+}
+
 static pare_status stream_open(pare_ctx *ctx, pare_device *device, pare_stream **out)
 {
     PARE_CUDA_TRY(ctx, cudaSetDevice(device->index));
@@ -48,6 +54,7 @@ static pare_status stream_open(pare_ctx *ctx, pare_device *device, pare_stream *
 static void stream_close(pare_stream *stream)
 {
     pare_cuda_stream_blas_close(stream->device, pare_cuda_stream_blas_of(stream));
+    pare_cuda_stream_dnn_close(pare_cuda_stream_dnn_of(stream));
     (void)cudaStreamDestroy(pare_cuda_stream(stream));
     pare_free(stream);
 }
