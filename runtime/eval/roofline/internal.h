@@ -121,6 +121,8 @@ PARE_NODISCARD pare_status pare_roofline_parts(pare_ctx *ctx, pare_parts *out, p
 /* attention.c */
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out);
+void pare_q_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                              pare_roofline_step *out, bool *read);
 
 /* branches.c: region and side of each step; the seconds that running side by side saves. */
 PARE_NODISCARD pare_status pare_branches_mark(const pare_roofline_maker *m,
