@@ -305,7 +305,7 @@ static bool int8_of(const pare_node *node, const pare_q_attention *q, const pare
         a->heads[i] = (int)heads;
     }
     if (!near) return false;
-    a->b = pare_q_attention_blocks_of(blocks, a->queries, a->keys);
+    a->b = pare_q_attention_blocks_of(blocks, a->queries, a->keys, pare_q_attention_is_wide(&x));
     a->by_groups = pare_cuda_fast_divisor_of(a->b.groups);
     for (int i = 1; i < PARE_CUDA_HEAD_AXES; i++)
         a->by[i - 1] = pare_cuda_fast_divisor_of(a->heads[i]);

@@ -22,6 +22,7 @@
 enum {
     ROWS = PARE_Q_ATTENTION_QUERIES,
     KEYS = PARE_Q_ATTENTION_KEYS,
+    THREADS = PARE_Q_ATTENTION_WARPS * 32,
     CHUNK = 16,             /* bytes */
     MOST_SHARED = 96 * 1024 /* of a block */
 };
@@ -136,19 +137,6 @@ SIMT_INLINE void tile_scale(float to[4], const int sum[4], const pare_cuda_atten
     }
 }
 
-/* Are factors of Q read for each pair of tiles? Where a mask's addresses leave no registers. */
-template <int D, int MASK> SIMT_INLINE constexpr bool late_queries(void)
-{
-    return D > 64 && MASK == (int)MASK_ANY;
-}
-
-template <int D>
-SIMT_INLINE void queries_load(unsigned q[4], const block_memory<D> &m, const warp_place &w, int d)
-{
-    const int lane = (int)threadIdx.x & 31;
-    simt_ldmatrix_x4(q, &m.q[w.row - (lane >> 2) + (lane & 15)].at[d * 2 + (lane >> 4)]);
-}
-
 /* Scores of a warp's 16 keys from tile 2 * pair on. */
 template <int D, int MASK, bool SHIFTED>
 SIMT_INLINE void pair_make(warp_scores &s, int pair, const unsigned q[D / 32][4],
@@ -163,12 +151,10 @@ SIMT_INLINE void pair_make(warp_scores &s, int pair, const unsigned q[D / 32][4]
             m.rows[w.row + r / 2 * 8] + m.columns[w.first + key + t * 8 + r % 2];
     PARE_UNROLL for (int d = 0; d < D / 32; d++)
     {
-        unsigned b[4], a4[4];
-        if (late_queries<D, MASK>()) queries_load<D>(a4, m, w, d);
-        const unsigned *own = late_queries<D, MASK>() ? a4 : q[d];
+        unsigned b[4];
         simt_ldmatrix_x4(b, &k->at[d * 2 + (lane >> 3 & 1)]);
-        simt_mma_m16n8k32_s8s8(sum[0], own, b);
-        simt_mma_m16n8k32_s8s8(sum[1], own, b + 2);
+        simt_mma_m16n8k32_s8s8(sum[0], q[d], b);
+        simt_mma_m16n8k32_s8s8(sum[1], q[d], b + 2);
     }
     PARE_UNROLL for (int t = 0; t < 2; t++)
     {
@@ -185,9 +171,10 @@ template <int D, int MASK, bool SHIFTED>
 SIMT_INLINE void scores_make(warp_scores &s, float top[2], const pare_cuda_attend_int8 &a,
                              const block_memory<D> &m, const warp_place &w)
 {
-    unsigned q[D / 32][4] = {};
-    PARE_UNROLL for (int d = 0; d < D / 32; d++) if (!late_queries<D, MASK>())
-        queries_load<D>(q[d], m, w, d);
+    const int lane = (int)threadIdx.x & 31;
+    unsigned q[D / 32][4];
+    PARE_UNROLL for (int d = 0; d < D / 32; d++)
+        simt_ldmatrix_x4(q[d], &m.q[w.row - (lane >> 2) + (lane & 15)].at[d * 2 + (lane >> 4)]);
     top[0] = top[1] = -INFINITY;
     PARE_UNROLL for (int pair = 0; pair < KEYS / 16; pair++)
     {
@@ -428,8 +415,9 @@ SIMT_INLINE block_memory<D> memory_of(const pare_cuda_attend_int8 &a, void *shar
 /* Rows of K that hold so many slices: the last one's ldmatrix reads 32. */
 PARE_BOTH int rows_of(int slice, int slices) { return slice * slices + 16; }
 
+/* Where heads are wide, blocks have half as many warps: a mask's addresses take registers. */
 template <int D, int MASK, bool SHIFTED>
-static __global__ void __launch_bounds__(PARE_Q_ATTENTION_WARPS * 32)
+static __global__ void __launch_bounds__(D > 64 && MASK == MASK_ANY ? THREADS / 2 : THREADS, 1)
     attention_int8(pare_cuda_attend_int8 a)
 {
     simt_dependency_wait();

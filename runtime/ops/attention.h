@@ -81,7 +81,9 @@ typedef struct pare_q_attention_blocks {
     int slice;  /* keys of each slice, in whole sixteens */
     int blocks; /* of a head */
 } pare_q_attention_blocks;
-pare_q_attention_blocks pare_q_attention_blocks_of(int64_t heads, int queries, int keys);
+/* wide: heads of more than 64 columns, whose blocks have half as many warps. */
+bool pare_q_attention_is_wide(const pare_attention_views *x);
+pare_q_attention_blocks pare_q_attention_blocks_of(int64_t heads, int queries, int keys, bool wide);
 int pare_q_attention_slice(int keys, int slices);
 
 #ifdef __cplusplus

@@ -72,10 +72,10 @@ bool pare_q_attention_fits(const pare_attention_views *x, const pare_q_attention
 {
     const int r = x->y.rank;
     if (r < 2 || r > 5 || x->q.rank != r || x->k.rank != r || x->v.rank != r) return false;
-    const int64_t keys = x->k.dim[r - 2], depth = x->q.dim[r - 1], width = x->y.dim[r - 1];
-    const bool wide = depth > WIDE || width > WIDE;
+    const int64_t keys = x->k.dim[r - 2];
     return rows_lie(&x->q, CHUNK) && rows_lie(&x->k, CHUNK) && rows_lie(&x->v, CHUNK) &&
-           rows_lie(&x->y, CHUNK / 4) && keys >= 1 && keys <= (wide ? MOST_KEYS_WIDE : MOST_KEYS) &&
+           rows_lie(&x->y, CHUNK / 4) && keys >= 1 &&
+           keys <= (pare_q_attention_is_wide(x) ? MOST_KEYS_WIDE : MOST_KEYS) &&
            x->q.dim[r - 2] <= INT32_MAX / 2 && a->p_scale > LEAST_SCALE &&
            (a->p_steps == 255 || a->p_steps == 127 || a->p_scale * (a->p_steps + 0.25f) > 1);
 }
@@ -87,20 +87,27 @@ int pare_q_attention_slice(int keys, int slices)
 
 enum { MOST_GROUPS = 8, FEW_BLOCKS = 66 /* half of an H100's multiprocessors */ };
 
+bool pare_q_attention_is_wide(const pare_attention_views *x)
+{
+    const int last = x->y.rank - 1;
+    return x->q.dim[last] > WIDE || x->y.dim[last] > WIDE;
+}
+
 /* Blocks of as many groups as share K and V well; of fewer, and more slices, where blocks would
    leave most of a device idle. */
-pare_q_attention_blocks pare_q_attention_blocks_of(int64_t heads, int queries, int keys)
+pare_q_attention_blocks pare_q_attention_blocks_of(int64_t heads, int queries, int keys, bool wide)
 {
+    const int warps = wide ? PARE_Q_ATTENTION_WARPS / 2 : PARE_Q_ATTENTION_WARPS;
     const int all = (queries + PARE_Q_ATTENTION_QUERIES - 1) / PARE_Q_ATTENTION_QUERIES;
     pare_q_attention_blocks b = {.slices =
                                      (keys + PARE_Q_ATTENTION_KEYS - 1) / PARE_Q_ATTENTION_KEYS};
-    int most = PARE_Q_ATTENTION_WARPS / b.slices;
+    int most = warps / b.slices;
     if (most > MOST_GROUPS) most = MOST_GROUPS;
     b.blocks = (all + most - 1) / most;
     for (; most > 1 && heads * b.blocks <= FEW_BLOCKS; b.blocks = (all + most - 1) / most)
         most /= 2;
     b.groups = b.blocks ? (all + b.blocks - 1) / b.blocks : 1;
-    while (heads * b.blocks <= FEW_BLOCKS && b.slices * 2 * b.groups <= PARE_Q_ATTENTION_WARPS &&
+    while (heads * b.blocks <= FEW_BLOCKS && b.slices * 2 * b.groups <= warps &&
            keys > b.slices * (PARE_Q_ATTENTION_KEYS / 4))
         b.slices *= 2;
     b.slice = pare_q_attention_slice(keys, b.slices);

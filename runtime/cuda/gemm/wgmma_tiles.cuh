@@ -225,14 +225,14 @@ SIMT_INLINE int bits_of_sum(float v) { return __float_as_int(v); }
 SIMT_INLINE float gelu_near(float x)
 {
     const float t = fminf(fabsf(x), 3.6f);
-    float half = 0.00075653085f;
-    half = fmaf(half, t, -0.011384909f);
-    half = fmaf(half, t, 0.06496142f);
-    half = fmaf(half, t, -0.15848961f);
-    half = fmaf(half, t, 0.066569977f);
-    half = fmaf(half, t, 0.37644234f);
-    half = fmaf(half, t, 0.0025590858f);
-    return fmaf(fabsf(x), half, 0.5f * x);
+    float g = 0.00075653085f;
+    g = fmaf(g, t, -0.011384909f);
+    g = fmaf(g, t, 0.06496142f);
+    g = fmaf(g, t, -0.15848961f);
+    g = fmaf(g, t, 0.066569977f);
+    g = fmaf(g, t, 0.37644234f);
+    g = fmaf(g, t, 0.0025590858f);
+    return fmaf(fabsf(x), g, 0.5f * x);
 }
 
 /* Four neighbours' sums in real units, stored at `to`; returns bits of the last. inverse: of Y's

@@ -86,10 +86,11 @@ static bool int8_grid(const pare_roofline_maker *m, const pare_attention_views *
     if (!pare_sass_find(m->counts, name, &row)) return false;
     const double heads =
         (double)pare_view_count(y) / fmax(1, (double)queries * (double)y->dim[r - 1]);
-    const pare_q_attention_blocks b = pare_q_attention_blocks_of((int64_t)heads, queries, keys);
+    const pare_q_attention_blocks b =
+        pare_q_attention_blocks_of((int64_t)heads, queries, keys, pare_q_attention_is_wide(x));
     const double warps = b.slices * b.groups, all = row.all * (b.slices > 1 ? 1 : ONE_SLICE);
     *g = (pare_gpu_grid){.blocks = heads * b.blocks,
-                         .resident = floor(row.blocks * PARE_Q_ATTENTION_WARPS / warps),
+                         .resident = fmax(1, floor(row.blocks * row.threads / 32 / warps)),
                          .warps = warps,
                          .ahead = all * NO_KEY,
                          .steps = 1,

@@ -17,8 +17,8 @@
 /* counts.c: a kernel's instructions for sm_90, as tests/cuda/sass.py counts them. */
 typedef struct pare_sass {
     double all, loop, mma,
-        behind;    /* of the kernel, of its hot loop, tensor-core ones in it, after it */
-    double blocks; /* that an SM holds */
+        behind;             /* of the kernel, of its hot loop, tensor-core ones in it, after it */
+    double blocks, threads; /* that an SM holds; of a block, at most */
 } pare_sass;
 
 /* The row of the first kernel whose name begins so, '#' for any number; false: there is none.
