@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* QSoftmax and QLayerNormalization: Softmax (13) along the last axis and LayerNormalization (17),
-   rounded to X's type, then QuantizeLinear (25) with one scale. The plain kernel computes in double
-   and rounds once to X's type; the vector kernel takes dense rows, some of which stay in cache
-   between the two. */
+/* QSoftmax and QLayerNormalization: Softmax (13) along the last axis, as ops/softmax_codes.h says,
+   and LayerNormalization (17) rounded to X's type, then QuantizeLinear (25) with one scale. The
+   plain kernel computes the second in double and rounds once to X's type; the vector kernel takes
+   dense rows, some of which stay in cache between the two. */
 #include "runtime/cpu/fast.h"
 #include "runtime/cpu/float16.h"
 #include "runtime/cpu/norm.h"
 #include "runtime/cpu/quantize.h"
 #include "runtime/cpu/ref.h"
-#include "runtime/cpu/softmax_rows.h"
+#include "runtime/cpu/softmax_codes.h"
 #include "runtime/ops/fused.h"
+#include "runtime/ops/softmax_codes.h"
 
 #include <math.h>
 #include <string.h>
@@ -45,18 +46,58 @@ static pare_status rows_prepare(pare_prep *p)
 
 /* --- the plain kernel --- */
 
-/* A row's highest number and the sum of e^(x - it). */
-static void softmax_stats(const pare_view *x, const pare_view *row, int64_t base, double *top,
-                          double *sum)
+static uint8_t code_of(const quantized_rows *s, pare_dtype type, float v)
 {
-    int64_t index[PARE_MAX_RANK] = {0};
-    *top = -INFINITY, *sum = 0;
+    uint8_t code;
+    if (type != PARE_f32) pare_round_to(&v, type, 1);
+    pare_quantize_codes(&code, s->to, &v, 1, s->scale, s->zero);
+    return code;
+}
+
+/* row: X's last axis, from offset base on; y: where its first code goes, step apart. */
+static void plain_softmax(const quantized_rows *s, const pare_view *x, const pare_view *row,
+                          int64_t base, uint8_t *y, int64_t step)
+{
+    const int64_t n = row->rank ? row->dim[0] : 1, stride = row->rank ? row->stride[0] : 0;
+    const float high = s->to == PARE_s8 ? 127 : 255;
+    float top = -INFINITY;
+    uint64_t total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float v = (float)pare_ref_get(x, base + i * stride);
+        top = v > top ? v : top;
+    }
+    const float less = pare_softmax_less(top), low = pare_softmax_low(top),
+                round = pare_softmax_round(top);
+    for (int64_t i = 0; i < n; i++) {
+        const float v = (float)pare_ref_get(x, base + i * stride) - less;
+        total += pare_softmax_part(1.0f + pare_softmax_power(v, low, round));
+    }
+    const bool whole = x->dtype == PARE_f32;
+    const float c = pare_softmax_factor(top, total, whole ? s->scale : 1);
+    for (int64_t i = 0; i < n; i++) {
+        const float v = (float)pare_ref_get(x, base + i * stride) - less,
+                    e = pare_softmax_power(v, low, round);
+        y[i * step] = whole ? (uint8_t)(int)(pare_softmax_step(e, c, high - s->zero) + s->zero)
+                            : code_of(s, x->dtype, e * c);
+    }
+}
+
+static void plain_norm(const pare_call *c, const int64_t *first, const pare_view *row,
+                       const pare_view factor[2])
+{
+    const quantized_rows *s = c->state;
+    const pare_view *x = &c->in[0], *y = &c->out[0];
+    int64_t index[PARE_MAX_RANK], inside[PARE_MAX_RANK] = {0};
+    const pare_norm_stats st =
+        pare_norm_stats_of(row, pare_ref_offset(x, first), (double)s->norm.epsilon, true);
+    memcpy(index, first, sizeof index);
     do {
-        const double v = pare_ref_get(x, base + pare_ref_offset(row, index));
-        *top = v > *top || v != v ? v : *top;
-    } while (pare_ref_next(row, index));
-    do *sum += exp(pare_ref_get(x, base + pare_ref_offset(row, index)) - *top);
-    while (pare_ref_next(row, index));
+        memcpy(index + s->norm.axis, inside, (size_t)row->rank * sizeof *inside);
+        double v = (pare_ref_get(x, pare_ref_offset(x, index)) - st.mean) * st.inverse *
+                   pare_ref_get(&factor[0], pare_ref_offset(&factor[0], index));
+        if (factor[1].dtype) v += pare_ref_get(&factor[1], pare_ref_offset(&factor[1], index));
+        ((uint8_t *)y->data)[pare_ref_offset(y, index)] = code_of(s, x->dtype, (float)v);
+    } while (pare_ref_next(row, inside));
 }
 
 static void plain_row(const pare_call *c, const int64_t *first, const pare_view *row,
@@ -64,31 +105,12 @@ static void plain_row(const pare_call *c, const int64_t *first, const pare_view 
 {
     const quantized_rows *s = c->state;
     const pare_view *x = &c->in[0], *y = &c->out[0];
-    const int64_t base = pare_ref_offset(x, first);
-    int64_t index[PARE_MAX_RANK], inside[PARE_MAX_RANK] = {0};
-    pare_norm_stats st = {0, 0};
-    double top = 0, sum = 1;
-    memcpy(index, first, sizeof index);
     if (s->softmax)
-        softmax_stats(x, row, base, &top, &sum);
+        plain_softmax(s, x, row, pare_ref_offset(x, first),
+                      (uint8_t *)y->data + pare_ref_offset(y, first),
+                      x->rank ? y->stride[x->rank - 1] : 0);
     else
-        st = pare_norm_stats_of(row, base, (double)s->norm.epsilon, true);
-    do {
-        memcpy(index + s->norm.axis, inside, (size_t)row->rank * sizeof *inside);
-        double v = pare_ref_get(x, pare_ref_offset(x, index));
-        if (s->softmax) {
-            v = exp(v - top) / sum;
-        } else {
-            v = (v - st.mean) * st.inverse *
-                pare_ref_get(&factor[0], pare_ref_offset(&factor[0], index));
-            if (factor[1].dtype) v += pare_ref_get(&factor[1], pare_ref_offset(&factor[1], index));
-        }
-        float f = (float)v;
-        uint8_t code;
-        if (x->dtype != PARE_f32) pare_round_to(&f, x->dtype, 1);
-        pare_quantize_codes(&code, s->to, &f, 1, s->scale, s->zero);
-        ((uint8_t *)y->data)[pare_ref_offset(y, index)] = code;
-    } while (pare_ref_next(row, inside));
+        plain_norm(c, first, row, factor);
 }
 
 static pare_status plain_run(const pare_call *c)
@@ -121,6 +143,33 @@ static bool plain_can(const pare_prep *p)
 
 /* --- dense rows --- */
 
+/* `rows` rows of f32 in the buffer to codes. */
+static void softmax_run(const quantized_rows *s, uint8_t *y, float *buffer, int64_t rows,
+                        pare_dtype type)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = buffer + i * s->n;
+        if (type == PARE_f32)
+            pare_softmax_codes(y + i * s->n, s->to, row, s->n, s->scale, s->zero);
+        else
+            pare_softmax_probabilities(row, s->n);
+    }
+    if (type == PARE_f32) return;
+    pare_round_to(buffer, type, rows * s->n);
+    pare_quantize_codes(y, s->to, buffer, rows * s->n, s->scale, s->zero);
+}
+
+static void norm_run(const quantized_rows *s, uint8_t *y, float *buffer, int64_t rows,
+                     pare_dtype type, const float *const factor[2])
+{
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = buffer + i * s->n;
+        pare_layer_norm_row(row, row, factor[0], factor[1], s->n, &s->norm);
+    }
+    if (type != PARE_f32) pare_round_to(buffer, type, rows * s->n);
+    pare_quantize_codes(y, s->to, buffer, rows * s->n, s->scale, s->zero);
+}
+
 static void rows_run(const pare_call *c, int64_t first, int64_t last, const float *const factor[2],
                      float *buffer)
 {
@@ -129,17 +178,16 @@ static void rows_run(const pare_call *c, int64_t first, int64_t last, const floa
     const pare_dtype type = c->in[0].dtype;
     for (int64_t r = first; r < last; r += s->at_a_time) {
         const int64_t rows = last - r < s->at_a_time ? last - r : s->at_a_time;
+        uint8_t *y = (uint8_t *)c->out[0].data + r * n;
         if (type == PARE_f32)
             memcpy(buffer, (const float *)c->in[0].data + r * n,
                    (size_t)(rows * n) * sizeof *buffer);
         else
             pare_widen(buffer, (const uint16_t *)c->in[0].data + r * n, type, rows * n, 1);
-        if (s->softmax) pare_softmax_rows(buffer, rows, n);
-        for (int64_t i = 0; !s->softmax && i < rows; i++)
-            pare_layer_norm_row(buffer + i * n, buffer + i * n, factor[0], factor[1], n, &s->norm);
-        if (type != PARE_f32) pare_round_to(buffer, type, rows * n);
-        pare_quantize_codes((uint8_t *)c->out[0].data + r * n, s->to, buffer, rows * n, s->scale,
-                            s->zero);
+        if (s->softmax)
+            softmax_run(s, y, buffer, rows, type);
+        else
+            norm_run(s, y, buffer, rows, type, factor);
     }
 }
 

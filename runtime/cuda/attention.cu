@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of any floats and strides: a block of four warps a query. Warps share out the keys,
    lanes a key's depth; the scores stay in shared memory; then threads share out the width of V. K
-   and V are read once a query. And the host half of this and of attention_flash.cu. */
+   and V are read once a query. And the host half of this, of attention_flash.cu and of
+   attention_int8.cu. */
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/device/dependent.cuh"
-#include "runtime/ops/attention.h"
+#include "runtime/cuda/gemm/prepack.h"
+
+#include <float.h>
 
 /* Keys whose scores fit in a block's shared memory. */
 enum { PARE_CUDA_MOST_KEYS = 11264 };
@@ -125,6 +128,13 @@ static pare_cuda_operand operand(const pare_view *v, const pare_view *y)
     return o;
 }
 
+/* The size of a leading axis; of a missing one 1. */
+static int64_t head_count(const pare_view *y, int i)
+{
+    const int axis = i - (MOST_RANK - y->rank);
+    return axis < 0 ? 1 : y->dim[axis];
+}
+
 static pare_cuda_attend attend_of(const pare_node *node, const pare_view *in, int in_count,
                                   const pare_view *out)
 {
@@ -144,10 +154,7 @@ static pare_cuda_attend attend_of(const pare_node *node, const pare_view *in, in
         a.mask = operand(x.mask, &x.y);
         a.mask_type = x.mask->dtype;
     }
-    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) {
-        int axis = i - (MOST_RANK - r);
-        a.heads[i] = axis < 0 ? 1 : x.y.dim[axis];
-    }
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) a.heads[i] = head_count(&x.y, i);
     return a;
 }
 
@@ -179,42 +186,55 @@ static bool flash_can(const pare_prep *p)
    it, so that its exponential beside that of a key with a mask above HIGH is 0. */
 static const float LOW = -1e30f, HIGH = -1e29f;
 
-/* The tiles of keys that a block of queries needs: all of them where of a query's keys none is open
-   and some are finite, which then count alike. */
-static void tiles_of(const pare_cuda_attend *a, int64_t first, int out[2])
+/* The keys, from the first to before the last, that a constant mask leaves to `count` queries from
+   `first` on: all of them where of a query's keys none is open and some are finite, which then
+   count alike. */
+static void mask_range(const pare_cuda_operand *mask, pare_dtype type, int64_t queries, int keys,
+                       int64_t first, int64_t count, int out[2])
 {
-    const pare_type_info *type = pare_type(a->mask_type);
-    int from = a->keys, end = 0;
-    for (int64_t q = first; q < first + PARE_CUDA_FLASH_TILE && q < a->queries; q++) {
+    const pare_type_info *info = pare_type(type);
+    int from = keys, end = 0;
+    for (int64_t q = first; q < first + count && q < queries; q++) {
         bool open = false, finite = false;
-        for (int k = 0; k < a->keys; k++) {
-            const int64_t at = q * a->mask.row + k * a->mask.last;
+        for (int k = 0; k < keys; k++) {
+            const int64_t at = q * mask->row + k * mask->last;
             const float v =
-                type->to_f32(static_cast<const char *>(a->mask.data) + at * (type->bits / 8));
+                info->to_f32(static_cast<const char *>(mask->data) + at * (info->bits / 8));
             open = open || v > HIGH || v != v;
             finite = finite || v > -INFINITY;
             if (v <= LOW) continue;
             if (k < from) from = k;
             if (k >= end) end = k + 1;
         }
-        if (!open && finite) from = 0, end = a->keys;
+        if (!open && finite) from = 0, end = keys;
     }
-    out[0] = from / PARE_CUDA_FLASH_TILE;
-    out[1] = (end + PARE_CUDA_FLASH_TILE - 1) / PARE_CUDA_FLASH_TILE;
-    if (out[1] < out[0]) out[0] = out[1] = 0;
+    out[0] = from < end ? from : 0;
+    out[1] = end;
+}
+
+/* Is the mask a constant of queries and keys that all heads share? */
+static bool mask_is_shared(const pare_cuda_operand *mask)
+{
+    bool shared = mask->data && mask->row;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) shared = shared && !mask->head[i];
+    return shared;
 }
 
 /* Of a constant mask that is the same for all heads. */
 static pare_status flash_prepare(pare_prep *p)
 {
     const pare_cuda_attend a = attend_of(p->node, p->in, p->in_count, &p->out[0]);
-    bool shared = a.mask.data && a.mask.row && a.queries > 0 && a.keys > 0;
-    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) shared = shared && !a.mask.head[i];
-    if (!shared) return PARE_OK;
+    if (!mask_is_shared(&a.mask) || a.queries == 0 || a.keys == 0) return PARE_OK;
     const int64_t blocks = (a.queries + PARE_CUDA_FLASH_TILE - 1) / PARE_CUDA_FLASH_TILE;
     int *tiles = static_cast<int *>(pare_alloc(p->ctx, (size_t)blocks * 2, sizeof *tiles));
     if (!tiles) return PARE_MEMORY;
-    for (int64_t i = 0; i < blocks; i++) tiles_of(&a, i * PARE_CUDA_FLASH_TILE, tiles + i * 2);
+    for (int64_t i = 0; i < blocks; i++) {
+        int *two = tiles + i * 2;
+        mask_range(&a.mask, a.mask_type, a.queries, a.keys, i * PARE_CUDA_FLASH_TILE,
+                   PARE_CUDA_FLASH_TILE, two);
+        two[0] /= PARE_CUDA_FLASH_TILE;
+        two[1] = (two[1] + PARE_CUDA_FLASH_TILE - 1) / PARE_CUDA_FLASH_TILE;
+    }
     const pare_status st = pare_cuda_keep(p, tiles, (size_t)blocks * 2 * sizeof *tiles);
     pare_free(tiles);
     return st;
@@ -236,3 +256,127 @@ static const pare_kernel flash = {.name = "cuda_attention_flash",
 static const pare_kernel attention = {
     .name = "cuda_attention", .can = plain_can, .run = attention_run};
 const pare_kernel *const pare_cuda_attention[] = {&flash, &attention, NULL};
+
+/* --- QAttention --- */
+
+/* The operand, where 32 bits hold its strides. */
+static bool near_of(const pare_view *v, const pare_view *y, pare_cuda_near_operand *out)
+{
+    const pare_cuda_operand o = operand(v, y);
+    bool near = o.row <= INT32_MAX && o.last <= INT32_MAX;
+    *out = (pare_cuda_near_operand){.data = o.data, .row = (int)o.row, .last = (int)o.last};
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) {
+        near = near && o.head[i] <= INT32_MAX;
+        out->head[i] = (int)o.head[i];
+    }
+    return near;
+}
+
+/* What makes codes s8, and the zero point that they have then. */
+static unsigned flip_of(pare_dtype type, int zero, int *signed_zero)
+{
+    *signed_zero = type == PARE_u8 ? zero - 128 : zero;
+    return type == PARE_u8 ? 0x80808080u : 0;
+}
+
+/* False where the kernel does not take the node. */
+static bool int8_of(const pare_node *node, const pare_q_attention *q, const pare_view *in,
+                    int in_count, const pare_view *out, pare_cuda_attend_int8 *a)
+{
+    const pare_attention_views x = pare_attention_views_of(node, in, in_count, out);
+    const int r = out->rank;
+    int64_t blocks = 1;
+    if (!pare_q_attention_fits(&x, q)) return false;
+    *a = (pare_cuda_attend_int8){.queries = (int)x.y.dim[r - 2],
+                                 .keys = (int)x.k.dim[r - 2],
+                                 .depth = (int)x.q.dim[r - 1],
+                                 .width = (int)x.y.dim[r - 1],
+                                 .a = *q,
+                                 .type = out->dtype};
+    bool near = near_of(&x.q, &x.y, &a->q) && near_of(&x.k, &x.y, &a->k) &&
+                near_of(&x.v, &x.y, &a->v) && near_of(&x.y, &x.y, &a->y) &&
+                (!x.mask || near_of(x.mask, &x.y, &a->mask));
+    a->q_flip = flip_of(x.q.dtype, q->q_zero, &a->q_zero);
+    a->k_flip = flip_of(x.k.dtype, q->k_zero, &a->k_zero);
+    a->v_flip = flip_of(x.v.dtype, q->v_zero, &a->v_zero);
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) {
+        const int64_t heads = head_count(&x.y, i);
+        near = near && heads <= INT32_MAX && (blocks *= heads) <= INT32_MAX;
+        a->heads[i] = (int)heads;
+    }
+    if (!near) return false;
+    a->b = pare_q_attention_blocks_of(blocks, a->queries, a->keys, pare_q_attention_is_wide(&x));
+    a->by_groups = pare_cuda_fast_divisor_of(a->b.groups);
+    for (int i = 1; i < PARE_CUDA_HEAD_AXES; i++)
+        a->by[i - 1] = pare_cuda_fast_divisor_of(a->heads[i]);
+    a->by[PARE_CUDA_HEAD_AXES - 1] = pare_cuda_fast_divisor_of(a->b.blocks);
+    return blocks * a->b.blocks <= INT32_MAX;
+}
+
+static bool q_attention_can(const pare_prep *p)
+{
+    pare_q_attention q;
+    pare_cuda_attend_int8 a;
+    return pare_cuda_readable(p, pare_q_attention_read(p->node, &q)) &&
+           int8_of(p->node, &q, p->in, p->in_count, &p->out[0], &a);
+}
+
+typedef struct cuda_q_attention_state {
+    pare_q_attention a;
+    pare_cuda_kept *range; /* pare_cuda_attend_int8's; NULL: all keys */
+} cuda_q_attention_state;
+
+/* Of a constant mask that is the same for all heads. */
+static pare_status range_make(pare_prep *p, cuda_q_attention_state *s)
+{
+    pare_cuda_attend_int8 a;
+    const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
+    (void)int8_of(p->node, &s->a, p->in, p->in_count, &p->out[0], &a);
+    const int queries = a.b.groups * PARE_Q_ATTENTION_QUERIES, blocks = a.b.blocks;
+    const pare_cuda_operand mask = x.mask ? operand(x.mask, &x.y) : (pare_cuda_operand){};
+    if (!mask_is_shared(&mask) || !blocks) return PARE_OK;
+    int *range = static_cast<int *>(pare_alloc(p->ctx, (size_t)blocks * 3, sizeof *range));
+    if (!range) return PARE_MEMORY;
+    for (int i = 0; i < blocks; i++) {
+        int *to = range + i * 3;
+        mask_range(&mask, PARE_f32, a.queries, a.keys, (int64_t)i * queries, queries, to);
+        to[2] = pare_q_attention_slice(to[1] - to[0], a.b.slices);
+    }
+    const pare_status st = pare_cuda_keep(p, range, (size_t)blocks * 3 * sizeof *range);
+    pare_free(range);
+    s->range = static_cast<pare_cuda_kept *>(p->state);
+    return st;
+}
+
+static pare_status q_attention_prepare(pare_prep *p)
+{
+    cuda_q_attention_state *s =
+        static_cast<cuda_q_attention_state *>(pare_arena_alloc(p->arena, 1, sizeof *s));
+    if (!s) return PARE_MEMORY;
+    *s = (cuda_q_attention_state){};
+    PARE_TRY(pare_q_attention_read(p->node, &s->a));
+    PARE_TRY(range_make(p, s));
+    p->state = s;
+    return PARE_OK;
+}
+
+static pare_status q_attention_run(const pare_call *c)
+{
+    const cuda_q_attention_state *s = static_cast<const cuda_q_attention_state *>(c->state);
+    pare_cuda_attend_int8 a;
+    (void)int8_of(c->node, &s->a, c->in, c->in_count, &c->out[0], &a);
+    a.range = s->range ? static_cast<const int *>(s->range->data) : NULL;
+    return PARE_CUDA_LAUNCH(c, pare_cuda_attention_int8_launch, &a);
+}
+
+static void q_attention_release(void *state)
+{
+    if (state) pare_cuda_kept_release(static_cast<cuda_q_attention_state *>(state)->range);
+}
+
+static const pare_kernel cuda_q_attention = {.name = "cuda_attention_int8",
+                                             .can = q_attention_can,
+                                             .prepare = q_attention_prepare,
+                                             .run = q_attention_run,
+                                             .release = q_attention_release};
+const pare_kernel *const pare_cuda_q_attention[] = {&cuda_q_attention, NULL};

@@ -6,8 +6,10 @@
 #ifndef PARE_RUNTIME_CUDA_ATTENTION_CUH
 #define PARE_RUNTIME_CUDA_ATTENTION_CUH
 
+#include "runtime/cuda/device/fast_divisor.h"
 #include "runtime/cuda/device/simt.h"
 #include "runtime/cuda/kernel.h"
+#include "runtime/ops/attention.h"
 
 enum { PARE_CUDA_HEAD_AXES = 3 };
 
@@ -36,6 +38,33 @@ typedef struct pare_cuda_attend {
    bytes aligned in Q, K and V, pairs in Y. */
 enum { PARE_CUDA_FLASH_DEPTH = 128, PARE_CUDA_FLASH_TILE = 64 };
 extern "C" cudaError_t pare_cuda_flash_launch(const pare_cuda_attend *a, cudaStream_t stream);
+
+/* QAttention (runtime/ops/attention.h) on tensor cores: what pare_q_attention_fits allows. */
+
+/* As pare_cuda_operand, of strides that 32 bits hold. */
+typedef struct pare_cuda_near_operand {
+    const void *data;
+    int head[PARE_CUDA_HEAD_AXES], row, last;
+} pare_cuda_near_operand;
+
+typedef struct pare_cuda_attend_int8 {
+    pare_cuda_near_operand q, k, v, mask, y;
+    int heads[PARE_CUDA_HEAD_AXES];
+    pare_cuda_fast_divisor by[PARE_CUDA_HEAD_AXES]; /* heads but the first axis'; a head's blocks */
+    int queries, keys, depth, width;
+    pare_q_attention_blocks b;
+    pare_cuda_fast_divisor by_groups;
+    bool in_turn;     /* V comes over K in shared memory: the launcher's to say */
+    const int *range; /* (blocks, 3): the keys that a mask leaves to each, from the first to before
+                         the last, and of a slice; NULL: all */
+    unsigned q_flip, k_flip, v_flip; /* what makes four codes s8: 0, or the sign bits of u8 */
+    int q_zero, k_zero, v_zero;      /* of s8 */
+    pare_q_attention a;
+    pare_dtype type; /* of y */
+} pare_cuda_attend_int8;
+
+extern "C" cudaError_t pare_cuda_attention_int8_launch(const pare_cuda_attend_int8 *a,
+                                                       cudaStream_t stream);
 
 SIMT_INLINE int64_t pare_cuda_head_offset(const pare_cuda_operand &o,
                                           const int64_t index[PARE_CUDA_HEAD_AXES])

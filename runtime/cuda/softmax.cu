@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax, LogSoftmax (13) and their gradient.
+/* Softmax, LogSoftmax (13), their gradient, and QSoftmax.
      softmax       y = e^(x - top) / sum e^(x - top); log form x - top - log sum
      gradient      dx = y (dy - sum y dy); log form dy - e^y sum dy
+     QSoftmax      as ops/softmax_codes.h says
    Rows along any axis. One warp a row, partial results joined by shuffles. A row of at most 1,024
    numbers that lie together is read once, in vectors of four, and stays in registers; lanes stride
    three times through others (gradient: twice). Sums are kept in double per lane, so that they
@@ -10,6 +11,7 @@
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/device/rows.cuh"
 #include "runtime/ops/infer.h"
+#include "runtime/ops/softmax_codes.h"
 
 #include <string.h>
 
@@ -42,7 +44,7 @@ static __global__ void __launch_bounds__(WARPS * 32) softmax_rows(pare_cuda_rows
     const float total = (float)sum, shift = log_form ? (float)log(sum) : 0;
     for (int64_t i = lane; i < r.n; i += 32) {
         float v = pare_number_at(r.x, r.dtype, at + i * r.step) - top;
-        row_number_store(r, at + i * r.step, log_form ? v - shift : expf(v) / total);
+        pare_number_store(r.y, r.dtype, at + i * r.step, log_form ? v - shift : expf(v) / total);
     }
 }
 
@@ -91,7 +93,93 @@ static __global__ void __launch_bounds__(WARPS * 32)
     }
 }
 
+/* --- QSoftmax: sums are whole numbers --- */
+
+SIMT_INLINE float lanes_max(float v)
+{
+    for (int d = 16; d; d >>= 1) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, d));
+    return v;
+}
+
+/* What a row's exponentials are multiplied by. */
+SIMT_INLINE float codes_factor(const pare_cuda_rows &r, float top, uint64_t total)
+{
+    return pare_softmax_factor(top, total, r.dtype == PARE_f32 ? r.y_scale : 1);
+}
+
+SIMT_INLINE float softmax_code(const pare_cuda_rows &r, float e, float c)
+{
+    if (r.dtype != PARE_f32) return row_code(r, e * c);
+    return pare_softmax_step(e, c, code_limits_of(r.to).high - r.y_zero) + r.y_zero;
+}
+
+static __global__ void __launch_bounds__(WARPS * 32) softmax_codes_rows(pare_cuda_rows r)
+{
+    pare_dependent_begin();
+    const int lane = (int)threadIdx.x & 31;
+    const int64_t row = row_of(r.rows);
+    if (row < 0) return;
+    const int64_t at = row_start(r, row);
+    float top = -INFINITY;
+    for (int64_t i = lane; i < r.n; i += 32)
+        top = fmaxf(top, pare_number_at(r.x, r.dtype, at + i * r.step));
+    top = lanes_max(top);
+    const float less = pare_softmax_less(top), low = pare_softmax_low(top),
+                round = pare_softmax_round(top);
+    unsigned long long total = 0;
+    for (int64_t i = lane; i < r.n; i += 32) {
+        const float v = pare_number_at(r.x, r.dtype, at + i * r.step) - less;
+        total += pare_softmax_part(1.0f + pare_softmax_power(v, low, round));
+    }
+    const float c = codes_factor(r, top, pare_lanes_sum(total));
+    for (int64_t i = lane; i < r.n; i += 32) {
+        const float v = pare_number_at(r.x, r.dtype, at + i * r.step) - less,
+                    e = pare_softmax_power(v, low, round);
+        bits_store(1, static_cast<char *>(r.y) + at + i * r.step,
+                   bits_of(r.to, softmax_code(r, e, c)));
+    }
+}
+
+template <int VECS>
+static __global__ void __launch_bounds__(WARPS * 32) softmax_codes_registers(pare_cuda_rows r)
+{
+    pare_dependent_begin();
+    const int64_t row = row_of(r.rows), at = row * r.outer_step;
+    if (row < 0) return;
+    float v[VECS][4], top = -INFINITY;
+    row_load<VECS>(r, at, -INFINITY, v);
+    PARE_UNROLL for (int g = 0; g < VECS; g++) PARE_UNROLL PARE_VEC4 top = fmaxf(top, v[g][k]);
+    top = lanes_max(top);
+    const float less = pare_softmax_less(top), low = pare_softmax_low(top),
+                round = pare_softmax_round(top);
+    uint32_t part = 0; /* what is behind the row's end adds 0 */
+    PARE_UNROLL for (int g = 0; g < VECS; g++) PARE_UNROLL PARE_VEC4
+    {
+        v[g][k] = pare_softmax_power(v[g][k] - less, low, round);
+        part += pare_softmax_part(1.0f + v[g][k]);
+    }
+    const float c = codes_factor(r, top, pare_lanes_sum((unsigned long long)part));
+    PARE_UNROLL for (int g = 0; g < VECS; g++) if (vec_start(g) < r.n)
+    {
+        PARE_UNROLL PARE_VEC4 v[g][k] = softmax_code(r, v[g][k], c);
+        vec4_store(r.to, static_cast<char *>(r.y), at + vec_start(g), v[g], 4, true);
+    }
+}
+
 /* --- launchers --- */
+
+static cudaError_t softmax_codes_launch(const pare_cuda_rows *r, cudaStream_t stream)
+{
+    if (r->rows == 0 || r->n == 0) return cudaSuccess;
+    auto kernel = softmax_codes_rows;
+    if (row_fits_registers(r))
+        kernel = r->n <= 128   ? softmax_codes_registers<1>
+                 : r->n <= 256 ? softmax_codes_registers<2>
+                 : r->n <= 512 ? softmax_codes_registers<4>
+                               : softmax_codes_registers<ROW_VECS>;
+    PARE_LAUNCH_DEPENDENT(kernel, rows_grid(r->rows), dim3(WARPS * 32), 0, stream, *r);
+    return cudaGetLastError();
+}
 
 /* Softmax (13) or LogSoftmax (13), the maximum subtracted. */
 static cudaError_t softmax_launch(const pare_cuda_rows *r, bool log_form, cudaStream_t stream)
@@ -185,7 +273,7 @@ static const pare_kernel cuda_softmax = {.name = "cuda_softmax",
                                          .flags = PARE_KERNEL_INPLACE};
 const pare_kernel *const pare_cuda_softmax[] = {&cuda_softmax, NULL};
 
-/* --- QSoftmax: the same along the last axis, then QuantizeLinear (25) --- */
+/* --- QSoftmax: along the last axis --- */
 
 static bool q_softmax_can(const pare_prep *p)
 {
@@ -205,10 +293,18 @@ static pare_status q_softmax_prepare(pare_prep *p)
     return rows_quantize(p, r);
 }
 
+static pare_status q_softmax_run(const pare_call *c)
+{
+    pare_cuda_rows r = *(const pare_cuda_rows *)c->state;
+    r.x = c->in[0].data;
+    r.y = c->out[0].data;
+    return PARE_CUDA_LAUNCH(c, softmax_codes_launch, &r);
+}
+
 static const pare_kernel cuda_q_softmax = {.name = "cuda_q_softmax",
                                            .can = q_softmax_can,
                                            .prepare = q_softmax_prepare,
-                                           .run = softmax_run};
+                                           .run = q_softmax_run};
 const pare_kernel *const pare_cuda_q_softmax[] = {&cuda_q_softmax, NULL};
 
 /* --- SoftmaxGrad --- */

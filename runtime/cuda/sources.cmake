@@ -6,6 +6,7 @@
 set(CUDA
   attention.cu
   attention_flash.cu
+  attention_int8.cu
   batchnorm_train.cu
   binary.cu
   binary_mixed.cu
@@ -57,6 +58,7 @@ set(CUDA
 set(CUDA_DEPENDENT
   attention.cu
   attention_flash.cu
+  attention_int8.cu
   binary.cu
   binary_mixed.cu
   cast.cu

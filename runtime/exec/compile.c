@@ -110,7 +110,10 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
         /* a device's Concats are made in place (parts.h) */
         if (!o->deterministic && !o->device && !o->outline)
             PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
-        if (o->device || o->outline) PARE_TRY(pare_pass_fuse_pool(m, o->keep, o->keep_count));
+        if (o->device || o->outline) {
+            PARE_TRY(pare_pass_fuse_pool(m, o->keep, o->keep_count));
+            PARE_TRY(pare_pass_fuse_q_attention(m, o->keep, o->keep_count));
+        }
     }
     if (!o->reference) {
         PARE_TRY(pare_pass_layout(m));

@@ -367,12 +367,12 @@ static pare_status parts_check(const pare_node *node)
     return PARE_OK;
 }
 
-pare_status pare_infer_attention(pare_node *node)
+static pare_status attention_output(pare_node *node, pare_dtype type)
 {
     pare_value *in[3];
     for (int i = 0; i < 3; i++) PARE_TRY(pare_infer_need(node, i, &in[i]));
     if (in[0]->shape.rank < 0 || in[1]->shape.rank < 0 || in[2]->shape.rank < 0)
-        return unknown_output(node, in[0]->dtype);
+        return unknown_output(node, type);
     PARE_TRY(parts_check(node));
     const pare_shape q = pare_attention_shape(node, PARE_ATTENTION_Q, &in[0]->shape),
                      k = pare_attention_shape(node, PARE_ATTENTION_K, &in[1]->shape),
@@ -394,6 +394,22 @@ pare_status pare_infer_attention(pare_node *node)
     y.dim[rank - 1] = v.dim[rank - 1];
     y.name[rank - 1] = v.name[rank - 1];
     y = pare_attention_shape(node, PARE_ATTENTION_Y, &y);
-    pare_infer_out(node, 0, in[0]->dtype, &y);
+    pare_infer_out(node, 0, type, &y);
     return PARE_OK;
+}
+
+pare_status pare_infer_attention(pare_node *node)
+{
+    pare_value *q;
+    PARE_TRY(pare_infer_need(node, 0, &q));
+    return attention_output(node, q->dtype);
+}
+
+pare_status pare_infer_q_attention(pare_node *node)
+{
+    pare_q_attention a;
+    PARE_TRY(pare_q_attention_read(node, &a));
+    pare_dtype type = a.epilogue.to;
+    PARE_TRY(output_dtype_read(node, node->in[0], &type));
+    return attention_output(node, type);
 }

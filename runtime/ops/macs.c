@@ -101,7 +101,8 @@ double pare_node_macs(const pare_node *node)
     case PARE_OP_MatMulInteger:
     case PARE_OP_QLinearMatMul: return times(y, dim_of(a, -1));
     case PARE_OP_Attention:
-    case PARE_OP_FusedAttention: return attention_macs(node);
+    case PARE_OP_FusedAttention:
+    case PARE_OP_QAttention: return attention_macs(node);
     case PARE_OP_Einsum: return einsum_macs(node);
     case PARE_OP_RNN:
     case PARE_OP_GRU:

@@ -112,6 +112,11 @@ PARE_NODISCARD pare_status pare_pass_distribute_concat(pare_model *model, const 
 PARE_NODISCARD pare_status pare_pass_fuse_pool(pare_model *model, const char *const *keep,
                                                int keep_count);
 
+/* Integer products around a softmax that makes codes become one node where the GPU's kernel takes
+   them (pare_q_attention_fits). Bytes stay equal. Shapes must be known. keep as above. */
+PARE_NODISCARD pare_status pare_pass_fuse_q_attention(pare_model *model, const char *const *keep,
+                                                      int keep_count);
+
 /* Chooses N, H, W, C order for rank-4 tensors between nodes that like it and inserts pare.Reorder
    at the edges; graph inputs and outputs stay row-major. */
 PARE_NODISCARD pare_status pare_pass_layout(pare_model *model);

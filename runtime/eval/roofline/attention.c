@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fused attention: runtime/cuda/attention_flash.cu on tensor cores, else a query at a time. */
+/* Fused attention: runtime/cuda/attention_flash.cu on tensor cores, else a query at a time; of 8
+   bits runtime/cuda/attention_int8.cu. */
 #include "runtime/eval/roofline/internal.h"
 #include "runtime/ops/attention.h"
 
@@ -53,6 +54,71 @@ static bool flash_grid(const pare_roofline_maker *m, const pare_attention_views 
     return true;
 }
 
+static double bytes_of(const pare_attention_views *x)
+{
+    const double bytes = (double)(pare_view_bytes(&x->q) + pare_view_bytes(&x->k) +
+                                  pare_view_bytes(&x->v) + pare_view_bytes(&x->y));
+    return x->mask ? bytes + (double)pare_view_bytes(x->mask) : bytes;
+}
+
+/* Of a kernel without a loop over keys: of its instructions a block of one slice executes so many
+   (counted by hand: the others join slices, bring V in turn and end floats), and so many of these
+   for no key. */
+#define ONE_SLICE 0.8
+#define NO_KEY    0.3
+
+static bool int8_grid(const pare_roofline_maker *m, const pare_attention_views *x, bool shifted,
+                      pare_gpu_grid *g)
+{
+    char name[64];
+    pare_sass row;
+    const pare_view *y = &x->y;
+    const int r = y->rank, queries = (int)y->dim[r - 2], keys = (int)x->k.dim[r - 2];
+    const int64_t widest = x->q.dim[r - 1] > y->dim[r - 1] ? x->q.dim[r - 1] : y->dim[r - 1];
+    const int mask = !x->mask                                                    ? MASK_NONE
+                     : x->mask->rank < 2 || x->mask->dim[x->mask->rank - 2] == 1 ? MASK_ROW
+                                                                                 : MASK_PAIRS;
+    snprintf(name, sizeof name, "_Z14attention_int8ILi%dELi%dELb%dEE",
+             widest <= 32   ? 32
+             : widest <= 64 ? 64
+                            : 128,
+             mask, shifted);
+    if (!pare_sass_find(m->counts, name, &row)) return false;
+    const double heads =
+        (double)pare_view_count(y) / fmax(1, (double)queries * (double)y->dim[r - 1]);
+    const pare_q_attention_blocks b =
+        pare_q_attention_blocks_of((int64_t)heads, queries, keys, pare_q_attention_is_wide(x));
+    const double warps = b.slices * b.groups, all = row.all * (b.slices > 1 ? 1 : ONE_SLICE);
+    *g = (pare_gpu_grid){.blocks = heads * b.blocks,
+                         .resident = fmax(1, floor(row.blocks * row.threads / 32 / warps)),
+                         .warps = warps,
+                         .ahead = all * NO_KEY,
+                         .steps = 1,
+                         .step = all * (1 - NO_KEY) * b.slice / PARE_Q_ATTENTION_KEYS,
+                         .tensor = row.mma * 16 * 8 * 32,
+                         .rate = PARE_MMA_SYNC * m->spec->macs_s8,
+                         .reached = m->spec->reached};
+    return true;
+}
+
+void pare_q_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                              pare_roofline_step *out, bool *read)
+{
+    pare_gpu_grid g;
+    pare_q_attention a;
+    *read = pare_q_attention_read(prep->node, &a) == PARE_OK;
+    if (!*read) return;
+    const pare_attention_views x =
+        pare_attention_views_of(prep->node, prep->in, prep->in_count, &prep->out[0]);
+    const bool shifted = a.q_zero || a.k_zero || a.v_zero || x.q.dtype == PARE_u8 ||
+                         x.k.dtype == PARE_u8 || x.v.dtype == PARE_u8;
+    if (!pare_q_attention_fits(&x, &a) || !int8_grid(m, &x, shifted, &g)) return;
+    const double seconds = pare_gpu_grid_seconds(m->spec, &g, out);
+    snprintf(out->kernel, sizeof out->kernel, "attention_int8");
+    pare_step_close(m->spec, seconds, bytes_of(&x), out);
+    out->known = true;
+}
+
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out)
 {
@@ -70,9 +136,6 @@ void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
             pare_issue_seconds(m->spec, fmax(0, pare_node_macs(prep->node)) / WARP * PLAIN_MAC);
         snprintf(out->kernel, sizeof out->kernel, "attention");
     }
-    double bytes = (double)(pare_view_bytes(&x.q) + pare_view_bytes(&x.k) + pare_view_bytes(&x.v) +
-                            pare_view_bytes(&x.y));
-    if (x.mask) bytes += (double)pare_view_bytes(x.mask);
-    pare_step_close(m->spec, seconds, bytes, out);
+    pare_step_close(m->spec, seconds, bytes_of(&x), out);
     out->known = true;
 }

@@ -42,7 +42,8 @@ bool pare_sass_find(const char *counts, const char *name, pare_sass *out)
         line = line && line[1] ? line + 1 : NULL;
     }
     if (!line) return false;
-    *out = (pare_sass){value_of(line, "all"), value_of(line, "loop"), value_of(line, "mma"),
-                       value_of(line, "behind"), value_of(line, "blocks")};
+    *out =
+        (pare_sass){value_of(line, "all"),    value_of(line, "loop"),   value_of(line, "mma"),
+                    value_of(line, "behind"), value_of(line, "blocks"), value_of(line, "threads")};
     return true;
 }

@@ -26,8 +26,8 @@ enum { PARE_WGMMA_WAITS = 2 };
 /* counts.c: a kernel's instructions for sm_90, as tests/cuda/sass.py counts them. */
 typedef struct pare_sass {
     double all, loop, mma,
-        behind;    /* of the kernel, of its hot loop, tensor-core ones in it, after it */
-    double blocks; /* that an SM holds */
+        behind;             /* of the kernel, of its hot loop, tensor-core ones in it, after it */
+    double blocks, threads; /* that an SM holds; of a block, at most */
 } pare_sass;
 
 /* The row of the first kernel whose name begins so, '#' for any number; false: there is none.
@@ -141,6 +141,8 @@ PARE_NODISCARD pare_status pare_roofline_parts(pare_ctx *ctx, pare_parts *out, p
 /* attention.c */
 void pare_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
                             pare_roofline_step *out);
+void pare_q_attention_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                              pare_roofline_step *out, bool *read);
 
 /* branches.c: region and side of each step; the seconds that running side by side saves. */
 PARE_NODISCARD pare_status pare_branches_mark(const pare_roofline_maker *m,

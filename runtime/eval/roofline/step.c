@@ -134,6 +134,8 @@ static pare_status kernel_predict(const pare_roofline_maker *m, const pare_prep 
         st = pare_matmul_predict(m, prep, out, &read);
     else if (op == PARE_OP_FusedAttention)
         pare_attention_predict(m, prep, out);
+    else if (op == PARE_OP_QAttention)
+        pare_q_attention_predict(m, prep, out, &read);
     else if (op == PARE_OP_ConvGradInput || op == PARE_OP_ConvGradWeight)
         read = pare_conv_train_predict(m, prep, op, out);
     else if (!is_unknown(op)) {

@@ -262,21 +262,24 @@ static pare_status centre(parts *p, bool *done)
     return pare_qdq_widen(p->node, &p->weight, depth, x_axis, groups, &p->xq, &p->wq, done);
 }
 
-/* A positive constant factor after a product with f32 result (the scale of attention's scores)
-   goes into the scales. */
+/* A positive constant factor or divisor after a product with f32 result (the scale of attention's
+   scores) goes into the scales. */
 static pare_status take_factor(parts *p)
 {
     pare_value *y = p->node->out[0];
     pare_node *mul = pare_value_only_user(y);
     const char *act = pare_node_string(p->node, "activation", "none");
-    if (!mul || mul->graph != p->node->graph || !pare_node_is(mul, "Mul") || p->bias ||
-        p->residual || strcmp(act, "none"))
+    if (!mul || mul->graph != p->node->graph || p->bias || p->residual || strcmp(act, "none"))
         return PARE_OK;
+    const bool divides = pare_node_is(mul, "Div") && mul->in[0] == y;
+    if (!divides && !pare_node_is(mul, "Mul")) return PARE_OK;
     const pare_value *factor = mul->in[mul->in[0] == y];
     if (!factor || !factor->data || factor->data->dtype != PARE_f32 || factor->data->count != 1 ||
-        factor->data->rank > y->shape.rank || !(*(const float *)factor->data->data > 0))
+        factor->data->rank > y->shape.rank)
         return PARE_OK;
-    p->alpha *= *(const float *)factor->data->data;
+    const float c = *(const float *)factor->data->data;
+    if (!(c > 0) || c > 1e30f || c < 1e-30f) return PARE_OK;
+    p->alpha = divides ? p->alpha / c : p->alpha * c;
     pare_value *scaled = mul->out[0];
     pare_node_remove(mul);
     pare_node_set_out(p->node, 0, scaled);

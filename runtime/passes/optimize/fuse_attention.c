@@ -6,16 +6,9 @@
    take Q, K and V from one product (head_axes and parts in ops/attention.h). */
 #include "runtime/ops/attention.h"
 #include "runtime/ops/infer.h"
-#include "runtime/passes/optimize/fuse.h"
+#include "runtime/passes/optimize/fuse_attention.h"
 
 #include <string.h>
-
-typedef struct attention {
-    pare_value *q, *k_transposed, *v, *mask;
-    pare_node *last;
-    double scale;
-    int64_t head_axes[4], parts[3]; /* of Q, K, V and Y, Q, K and V: ops/attention.h */
-} attention;
 
 /* Steps over scalings of v that nothing else reads. */
 static pare_value *unscaled(const pare_fuse *f, pare_value *v, double *scale)
@@ -30,14 +23,14 @@ static pare_value *unscaled(const pare_fuse *f, pare_value *v, double *scale)
     return v;
 }
 
-static bool match(const pare_fuse *f, pare_node *softmax, attention *a)
+static bool match(const pare_fuse *f, pare_node *softmax, pare_attention_found *a)
 {
     int rank = softmax->in[0]->shape.rank;
     int64_t axis = pare_node_int(softmax, "axis", -1);
     pare_node *out = pare_fuse_next(f, softmax->out[0], "MatMul");
     if (rank < 3 || (axis != -1 && axis != rank - 1) || !out || out->in[0] != softmax->out[0])
         return false;
-    *a = (attention){
+    *a = (pare_attention_found){
         .v = out->in[1], .last = out, .scale = 1, .head_axes = {1, 1, 1, 1}, .parts = {-1, -1, -1}};
     pare_value *scores = softmax->in[0];
     if (a->v->shape.rank != rank || pare_fuse_only_use(f, scores) != softmax) return false;
@@ -182,7 +175,7 @@ static pare_value *packed(const pare_fuse *f, const pare_value *v, int64_t *part
 }
 
 /* An operand in front of the Transpose that moved its heads, if one did. */
-static pare_value *unmoved(const pare_fuse *f, attention *a, int operand, pare_value *v)
+static pare_value *unmoved(const pare_fuse *f, pare_attention_found *a, int operand, pare_value *v)
 {
     int64_t part;
     pare_value *all = packed(f, v, &part);
@@ -198,7 +191,7 @@ static pare_value *unmoved(const pare_fuse *f, attention *a, int operand, pare_v
 
 /* K [.., S, D] from K^T: what the Transpose read that made it, where only heads are elsewhere, else
    that Transpose without its last swap, or one more. */
-static pare_status untransposed(pare_fuse *f, attention *a, pare_value **out)
+static pare_status untransposed(pare_fuse *f, pare_attention_found *a, pare_value **out)
 {
     origin o;
     pare_node *made;
@@ -244,7 +237,7 @@ static bool same_leading(const pare_value *a, const pare_value *b)
 }
 
 /* Q and V in front of a Transpose of their heads, Y behind one, which becomes the last node. */
-static void move_heads(const pare_fuse *f, attention *a)
+static void move_heads(const pare_fuse *f, pare_attention_found *a)
 {
     a->q = unmoved(f, a, PARE_ATTENTION_Q, a->q);
     if (a->parts[PARE_ATTENTION_Q] < 0) a->q = unscaled(f, a->q, &a->scale);
@@ -264,24 +257,29 @@ static bool fits(const pare_value *v)
     return v->dtype == PARE_f32 || (half && size <= 128 && size % 8 == 0);
 }
 
+pare_status pare_attention_replace(pare_fuse *f, pare_attention_found *a, const char *op_type,
+                                   pare_node **out)
+{
+    pare_value *k = NULL;
+    bool moved = false, packs = false;
+    PARE_TRY(untransposed(f, a, &k));
+    move_heads(f, a);
+    pare_value *in[] = {a->q, k, a->v, a->mask};
+    for (int i = 0; i < 4; i++) moved = moved || a->head_axes[i] != 1;
+    for (int i = 0; i < 3; i++) packs = packs || a->parts[i] >= 0;
+    PARE_TRY(pare_fuse_replace(a->last, op_type, PARE_DOMAIN, in, a->mask ? 4 : 3, out));
+    if (moved) PARE_TRY(pare_node_set_ints(*out, "head_axes", a->head_axes, 4));
+    return packs ? pare_node_set_ints(*out, "parts", a->parts, 3) : PARE_OK;
+}
+
 pare_status pare_fuse_attention(pare_fuse *f, pare_node *node, bool *changed)
 {
-    attention a;
-    pare_value *k = NULL;
+    pare_attention_found a;
+    pare_node *fresh;
     if (!pare_node_is(node, "Softmax") || !match(f, node, &a)) return PARE_OK;
     if (!fits(a.q) || !fits(a.v) || !same_leading(a.q, a.k_transposed) || !same_leading(a.q, a.v))
         return PARE_OK;
-    PARE_TRY(untransposed(f, &a, &k));
-    move_heads(f, &a);
-    pare_value *in[] = {a.q, k, a.v, a.mask};
-    bool moved = false, packs = false;
-    pare_node *fresh;
-    for (int i = 0; i < 4; i++) moved = moved || a.head_axes[i] != 1;
-    for (int i = 0; i < 3; i++) packs = packs || a.parts[i] >= 0;
-    PARE_TRY(pare_fuse_replace(a.last, "FusedAttention", PARE_DOMAIN, in, a.mask ? 4 : 3, &fresh));
-    PARE_TRY(pare_node_set_float(fresh, "scale", (float)a.scale));
-    if (moved) PARE_TRY(pare_node_set_ints(fresh, "head_axes", a.head_axes, 4));
-    if (packs) PARE_TRY(pare_node_set_ints(fresh, "parts", a.parts, 3));
+    PARE_TRY(pare_attention_replace(f, &a, "FusedAttention", &fresh));
     *changed = true;
-    return PARE_OK;
+    return pare_node_set_float(fresh, "scale", (float)a.scale);
 }
