@@ -162,6 +162,7 @@ SIMT_INLINE void sparse_step(typename V::sum (&acc)[V::ROWS / 2], unsigned at, c
     unsigned meta[2];
     PARE_UNROLL for (int part = 0; part < 2; part++) meta[part] =
         reinterpret_cast<const unsigned *>(notes)[part * V::WORDS + mine];
+    __syncwarp(); /* all lanes have read before the first one releases the stage */
     simt_wgmma_fence();
     PARE_UNROLL for (int part = 0; part < 2; part++) sparse_multiply<V::KIND>(
         acc, w + part * 2, x + part * (V::PANEL == V::KB ? 4 : V::BM * V::PANEL >> 4), meta[part],
