@@ -36,6 +36,10 @@ pare_view pare_view_part(const pare_view *view, int axis, int64_t first, int64_t
 /* Axis i of the result is axis order[i] of view. */
 pare_view pare_view_permute(const pare_view *view, const int *order);
 
+/* Is it a Slice, with constant bounds, of a stretch of one axis at most? *axis: this one; *first:
+   the index of the input where it begins. */
+bool pare_slice_stretch(const pare_node *node, int *axis, int64_t *first);
+
 /* Input i's bytes where the host can read them: always on the CPU, on a device where the input is
    constant; else NULL. */
 const void *pare_call_host(const pare_call *call, int i);

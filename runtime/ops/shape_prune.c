@@ -7,6 +7,7 @@
    an index i of the long axis is i / 64 in the first and i % 64 in the second. One factor of a
    stretch carries the channels (attention heads, the channels of a flattened image); axes without
    it stay. */
+#include "runtime/ops/moves.h"
 #include "runtime/ops/pad.h"
 #include "runtime/ops/prune_bind.h"
 #include "runtime/ops/resize.h"
@@ -109,6 +110,28 @@ static pare_status sliced_axes(const pare_node *node, slice_axis *out, int *coun
         s->step = steps && i < steps_count ? steps[i] : 1;
     }
     return PARE_OK;
+}
+
+bool pare_slice_stretch(const pare_node *node, int *axis, int64_t *first)
+{
+    const pare_value *x = pare_node_in(node, 0);
+    slice_axis s[PARE_MAX_RANK];
+    int count, cut = 0;
+    *axis = 0, *first = 0;
+    if (!pare_node_is(node, "Slice") || !x || !node->out_count || !node->out[0] ||
+        !pare_shape_known(&x->shape) || !pare_shape_known(&node->out[0]->shape))
+        return false;
+    if (sliced_axes(node, s, &count) != PARE_OK) {
+        pare_ctx_clear(node->graph->model->ctx);
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        if (s[i].step != 1) return false;
+        if (s[i].length == x->shape.dim[s[i].axis]) continue;
+        *axis = s[i].axis, *first = s[i].start;
+        cut++;
+    }
+    return count >= 0 && cut <= 1;
 }
 
 pare_status pare_prune_bind_slice(const pare_node *node, const pare_prune_binder *binder)
