@@ -41,6 +41,8 @@ set(CUDA
   conv/conv_stem.cu
   conv/conv_stem_pool.cu
   conv/conv_tile.cu
+  conv/depthwise_half.cu
+  conv/depthwise_int8.cu
   gemm/blas_epilogue.cu
   gemm/gemm.cu
   gemm/gemm_f32.cu
@@ -68,6 +70,8 @@ set(CUDA_DEPENDENT
   conv/conv_direct.cu
   conv/conv_stem.cu
   conv/conv_stem_pool.cu
+  conv/depthwise_half.cu
+  conv/depthwise_int8.cu
   gemm/gemm.cu
   gemm/gemm_half.cu
   gemm/gemm_int8.cu
@@ -86,6 +90,7 @@ set(CUDA_HOST
   conv/conv.c
   conv/conv_blas.c
   conv/conv_pool.c
+  conv/depthwise_pointwise.c
   device/dcgm.c
   device/dependent.c
   device/device.c

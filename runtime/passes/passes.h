@@ -112,6 +112,11 @@ PARE_NODISCARD pare_status pare_pass_distribute_concat(pare_model *model, const 
 PARE_NODISCARD pare_status pare_pass_fuse_pool(pare_model *model, const char *const *keep,
                                                int keep_count);
 
+/* A depthwise convolution and the pointwise one that alone reads it become one node where the GPU's
+   kernel takes them and is faster (runtime/ops/depthwise_pointwise.h). The rest as above. */
+PARE_NODISCARD pare_status pare_pass_fuse_depthwise(pare_model *model, const char *const *keep,
+                                                    int keep_count);
+
 /* Chooses N, H, W, C order for rank-4 tensors between nodes that like it and inserts pare.Reorder
    at the edges; graph inputs and outputs stay row-major. */
 PARE_NODISCARD pare_status pare_pass_layout(pare_model *model);

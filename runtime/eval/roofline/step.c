@@ -130,6 +130,8 @@ static pare_status kernel_predict(const pare_roofline_maker *m, const pare_prep 
         st = conv_predict(m, prep, op, out, &read);
     else if (op == PARE_OP_FusedConvPool)
         st = pare_conv_pool_predict(m, prep, out, &read);
+    else if (op == PARE_OP_FusedDepthwisePointwise)
+        st = pare_depthwise_pointwise_predict(m, prep, out, &read);
     else if (is_product(op))
         st = pare_matmul_predict(m, prep, out, &read);
     else if (op == PARE_OP_FusedAttention)
