@@ -130,9 +130,10 @@ SIMT_INLINE void copies_open(separable_copies<T, STRIDE> &c, const pare_cuda_sep
     simt_opaque(c.inside);
 }
 
-/* X, weights and constants of the next step, into buffer `to`. */
+/* X, weights and constants of the next step, where there is one, into buffer `to`. */
 template <typename T, int STRIDE, typename SHARED>
-SIMT_INLINE void made_fetch(separable_copies<T, STRIDE> &c, bool inside, int to, SHARED &room)
+SIMT_INLINE void made_fetch(separable_copies<T, STRIDE> &c, bool next, bool inside, int to,
+                            SHARED &room)
 {
     enum {
         RECORD = sizeof room.record[0] / sizeof(uint4),
@@ -148,7 +149,7 @@ SIMT_INLINE void made_fetch(separable_copies<T, STRIDE> &c, bool inside, int to,
                                    c.from + c.x[i], PARE_CUDA_CHUNK);
     }
     c.from += PARE_CUDA_STEP;
-    if ((int)threadIdx.x < RECORD)
+    if (next && (int)threadIdx.x < RECORD)
         simt_cp_async16_reused(room.record[0] + to * RECORD + threadIdx.x, c.record,
                                PARE_CUDA_CHUNK);
     c.record += sizeof room.record[0];
@@ -173,37 +174,41 @@ SIMT_INLINE void weights_fetch(separable_copies<T, STRIDE> &c, int64_t apart, bo
 
 /* --- Y --- */
 
-/* A thread's pieces of the tile, LOT bytes each: each(byte of Y, byte of the tile). */
+/* A thread's pieces of the tile, LOT bytes each: each(byte of Y, byte of the tile, is it of Y?) */
 template <typename T, int STRIDE, int BYTES, int LOT, typename EACH>
 SIMT_INLINE void pieces_each(const pare_cuda_separable &s, const strip_spot at[STRIPS], int n0,
                              EACH each)
 {
     enum { PIECES = T::BN * BYTES / LOT };
-    const int there = min(s.p.columns - n0, (int)T::BN) * BYTES;
+    const int columns = min(s.p.columns - n0, (int)T::BN) * BYTES;
     PARE_ROLLED for (int i = (int)threadIdx.x; i < T::BM * PIECES; i += T::THREADS)
     {
         const int row = i / PIECES, byte = i % PIECES * LOT;
         const strip_spot spot = spot_pick(at, row / STRIP % STRIPS);
         const int line = spot.line + row / POSITIONS, pixel = spot.pixel + row % STRIP;
-        if (!spot.there || line >= s.d.in.out_height || pixel >= s.d.in.out_width || byte >= there)
-            continue;
+        const bool there =
+            spot.there && line < s.d.in.out_height && pixel < s.d.in.out_width && byte < columns;
         const int64_t position =
             ((int64_t)spot.image * s.d.in.out_height + line) * s.d.in.out_width + pixel;
-        each((position * s.p.y_row + n0) * BYTES + byte, row * tile_rows<T, BYTES>::PITCH + byte);
+        each(there ? (position * s.p.y_row + n0) * BYTES + byte : 0,
+             row * tile_rows<T, BYTES>::PITCH + byte, there);
     }
 }
 
+/* What is not of Y is 0. */
 template <typename T, int STRIDE, int BYTES>
 SIMT_INLINE void residual_bring(const pare_cuda_separable &s, const strip_spot at[STRIPS], int n0,
                                 char *tile)
 {
     const char *z = static_cast<const char *>(s.p.z);
     if (s.wide)
-        pieces_each<T, STRIDE, BYTES, 16>(
-            s, at, n0, [&](int64_t far, int near) { simt_cp_async16(tile + near, z + far, 16); });
+        pieces_each<T, STRIDE, BYTES, 16>(s, at, n0, [&](int64_t far, int near, bool there) {
+            simt_cp_async16(tile + near, z + far, there ? 16 : 0);
+        });
     else
-        pieces_each<T, STRIDE, BYTES, 8>(
-            s, at, n0, [&](int64_t far, int near) { simt_cp_async8(tile + near, z + far, 8); });
+        pieces_each<T, STRIDE, BYTES, 8>(s, at, n0, [&](int64_t far, int near, bool there) {
+            simt_cp_async8(tile + near, z + far, there ? 8 : 0);
+        });
     simt_cp_async_commit();
 }
 
@@ -213,12 +218,14 @@ SIMT_INLINE void pieces_store(const pare_cuda_separable &s, const strip_spot at[
 {
     char *y = static_cast<char *>(s.p.y);
     if (s.wide)
-        pieces_each<T, STRIDE, BYTES, 16>(s, at, n0, [&](int64_t far, int near) {
-            *reinterpret_cast<uint4 *>(y + far) = *reinterpret_cast<const uint4 *>(tile + near);
+        pieces_each<T, STRIDE, BYTES, 16>(s, at, n0, [&](int64_t far, int near, bool there) {
+            if (there)
+                *reinterpret_cast<uint4 *>(y + far) = *reinterpret_cast<const uint4 *>(tile + near);
         });
     else
-        pieces_each<T, STRIDE, BYTES, 8>(s, at, n0, [&](int64_t far, int near) {
-            *reinterpret_cast<uint2 *>(y + far) = *reinterpret_cast<const uint2 *>(tile + near);
+        pieces_each<T, STRIDE, BYTES, 8>(s, at, n0, [&](int64_t far, int near, bool there) {
+            if (there)
+                *reinterpret_cast<uint2 *>(y + far) = *reinterpret_cast<const uint2 *>(tile + near);
         });
 }
 
@@ -250,7 +257,7 @@ static __global__ void __launch_bounds__(WARPS_DOWN *WARPS_ACROSS * 32,
         copies_open<tile, STRIDE, BYTES>(copies, s, at, n0, room);
         if (threadIdx.x == 0) room.at[0] = at[0], room.at[1] = at[1];
     }
-    made_fetch(copies, mine < chunks, 0, room);
+    made_fetch(copies, true, mine < chunks, 0, room);
     simt_cp_async_commit();
     if constexpr (BYTES == 1)
         accumulators_start(sums,
@@ -264,7 +271,7 @@ static __global__ void __launch_bounds__(WARPS_DOWN *WARPS_ACROSS * 32,
         simt_cp_async_wait<0>();
         __syncthreads();
         weights_fetch(copies, s.p.w_row * BYTES, mine < left, now, room);
-        made_fetch(copies, mine + CHUNKS < left, now ^ 1, room);
+        made_fetch(copies, CHUNKS < left, mine + CHUNKS < left, now ^ 1, room);
         simt_cp_async_commit();
         MAKER::make(maker, a, room.record[now], room.x[now], room.stage[now], left);
         if (left < chunks) mma_stage(sums, room.stage[now ^ 1]);
