@@ -90,6 +90,9 @@ pare_status pare_compile_fuse(pare_model *m, const pare_plan_options *o)
 /* What only kernels of a device have. */
 static pare_status fuse_for_device(pare_model *m, const pare_plan_options *o)
 {
+    const pare_infer_options again = {.fold = true, .fold_bodies = true};
+    PARE_TRY(pare_pass_fuse_focus(m, o->keep, o->keep_count));
+    PARE_TRY(pare_pass_infer(m, &again));
     PARE_TRY(pare_pass_fuse_pool(m, o->keep, o->keep_count));
     return pare_pass_fuse_depthwise(m, o->keep, o->keep_count);
 }
