@@ -43,6 +43,8 @@ set(CUDA
   conv/conv_stem.cu
   conv/conv_stem_pool.cu
   conv/conv_tile.cu
+  conv/depthwise_half.cu
+  conv/depthwise_int8.cu
   conv/dnn_pass.cu
   gemm/blas_epilogue.cu
   gemm/gemm.cu
@@ -74,6 +76,8 @@ set(CUDA_DEPENDENT
   conv/conv_direct.cu
   conv/conv_stem.cu
   conv/conv_stem_pool.cu
+  conv/depthwise_half.cu
+  conv/depthwise_int8.cu
   gemm/gemm.cu
   gemm/gemm_f8.cu
   gemm/gemm_half.cu
@@ -97,6 +101,7 @@ set(CUDA_HOST
   conv/dnn.c
   conv/dnn_device.c
   conv/dnn_plan.c
+  conv/depthwise_pointwise.c
   device/dcgm.c
   device/dependent.c
   device/device.c

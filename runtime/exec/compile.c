@@ -87,6 +87,17 @@ pare_status pare_compile_fuse(pare_model *m, const pare_plan_options *o)
     return pare_pass_infer(m, &again);
 }
 
+/* What only kernels of a device have. */
+static pare_status fuse_for_device(pare_model *m, const pare_plan_options *o)
+{
+    const pare_infer_options again = {.fold = true, .fold_bodies = true};
+    PARE_TRY(pare_pass_fuse_focus(m, o->keep, o->keep_count));
+    PARE_TRY(pare_pass_infer(m, &again));
+    PARE_TRY(pare_pass_fuse_pool(m, o->keep, o->keep_count));
+    PARE_TRY(pare_pass_fuse_q_attention(m, o->keep, o->keep_count));
+    return pare_pass_fuse_depthwise(m, o->keep, o->keep_count);
+}
+
 pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int count)
 {
     pare_model *m = plan->model;
@@ -110,10 +121,7 @@ pare_status pare_compile(pare_plan *plan, const pare_input_shape *shapes, int co
         /* a device's Concats are made in place (parts.h) */
         if (!o->deterministic && !o->device && !o->outline)
             PARE_TRY(pare_pass_distribute_concat(m, o->keep, o->keep_count));
-        if (o->device || o->outline) {
-            PARE_TRY(pare_pass_fuse_pool(m, o->keep, o->keep_count));
-            PARE_TRY(pare_pass_fuse_q_attention(m, o->keep, o->keep_count));
-        }
+        if (o->device || o->outline) PARE_TRY(fuse_for_device(m, o));
     }
     if (!o->reference) {
         PARE_TRY(pare_pass_layout(m));

@@ -5,6 +5,7 @@
    it, and given up where one refuses. */
 #include "runtime/exec/parts.h"
 #include "runtime/ops/int8_elementwise.h"
+#include "runtime/ops/moves.h"
 
 #include <string.h>
 
@@ -228,28 +229,35 @@ static bool is_refused(const parts_search *s, const pare_value *v)
     return part && !is_plain(s, part) && !is_taken(s, v);
 }
 
-/* A Concat's result and inputs, a Split's input and results. */
+/* A Concat's result and inputs, a Split's input and results, a Slice's input and result. */
 typedef struct parts_joint {
     const pare_node *node;
     const pare_value *y;
     pare_value *const *piece;
     int count, axis;
+    int64_t first; /* index of the axis at which the first piece begins */
+    bool some;     /* the pieces are not all of y */
 } parts_joint;
 
 static parts_joint joint_of(const pare_node *n)
 {
+    parts_joint j = {.node = n, .y = n->in[0], .piece = n->out, .count = n->out_count};
     if (is_concat(n))
-        return (parts_joint){n, n->out[0], n->in, n->in_count,
-                             pare_node_axis(n, 1, n->out[0]->shape.rank)};
-    return (parts_joint){n, n->in[0], n->out, n->out_count,
-                         pare_node_axis(n, 0, n->in[0]->shape.rank)};
+        j = (parts_joint){.node = n, .y = n->out[0], .piece = n->in, .count = n->in_count};
+    j.some = pare_slice_stretch(n, &j.axis, &j.first);
+    if (!j.some) j.axis = pare_node_axis(n, is_concat(n), j.y->shape.rank);
+    return j;
 }
 
-/* Of a Split: what a node makes alone, in memory of its own or in a Concat's. */
+/* Of a Split, or a Slice of a stretch of one axis: what a node makes alone, in memory of its own or
+   in a Concat's. */
 static bool is_split(const pare_node *n)
 {
+    int axis;
+    int64_t first;
     const pare_value *x = pare_node_in(n, 0);
-    if (!pare_node_is(n, "Split") || !x || x->data || x->is_input || !x->producer) return false;
+    if (!pare_node_is(n, "Split") && !pare_slice_stretch(n, &axis, &first)) return false;
+    if (!x || x->data || x->is_input || !x->producer) return false;
     return x->producer->graph == n->graph && x->producer->out[0] == x &&
            !pare_op_is_alias(x->producer);
 }
@@ -270,6 +278,15 @@ static bool is_moved(const parts_joint *j, int i)
     const pare_value *v = j->piece[i];
     if (v->dtype != j->y->dtype || !same_order(v, j->y)) return false;
     return strcmp(j->node->op_type, "QConcat") != 0 || pare_concat_is_copy(j->node, i);
+}
+
+/* A row of y from the first piece on. */
+static bool joint_row(const pare_parts *parts, const parts_joint *j, pare_concat_part *row,
+                      int64_t *each)
+{
+    if (!rows_of(parts, j->y, j->axis, row, each)) return false;
+    row->at += (size_t)(j->first * *each) * (size_t)(pare_type(j->y->dtype)->bits / 8);
+    return true;
 }
 
 /* Where piece i would be; the next one is behind it. */
@@ -304,7 +321,7 @@ typedef struct parts_walk {
 static parts_walk walk_of(const pare_parts *parts, const parts_joint *j)
 {
     parts_walk w = {.parts = parts, .j = j};
-    if (!rows_of(parts, j->y, j->axis, &w.row, &w.each)) w.next = j->count;
+    if (!joint_row(parts, j, &w.row, &w.each)) w.next = j->count;
     return w;
 }
 
@@ -338,7 +355,7 @@ static pare_status pieces_try(parts_search *s, const parts_joint *j)
 {
     pare_concat_part row;
     int64_t each;
-    if (!rows_of(s->parts, j->y, j->axis, &row, &each)) return PARE_OK;
+    if (!joint_row(s->parts, j, &row, &each)) return PARE_OK;
     for (int i = 0; i < j->count; i++) {
         const pare_concat_part part = next_part(j, i, each, &row);
         if (is_moved(j, i) && is_candidate(s, j->piece[i], &part))
@@ -374,7 +391,8 @@ static pare_status whole_try(parts_search *s, const parts_joint *j, bool *done)
 {
     pare_concat_part part;
     *done = false;
-    if (pare_parts_find(s->parts, j->y) || !lie_side_by_side(s, j, &part)) return PARE_OK;
+    if (j->some || pare_parts_find(s->parts, j->y) || !lie_side_by_side(s, j, &part))
+        return PARE_OK;
     if (!is_candidate(s, j->y, &part)) return PARE_OK;
     PARE_TRY(chain_put(s, j->y, part));
     if (is_refused(s, j->y)) return part_drop(s, j->y);
@@ -555,7 +573,7 @@ bool pare_parts_joined(const pare_parts *parts, const pare_node *node, int piece
     int64_t each;
     if (!is_joint(node)) return false;
     const parts_joint j = joint_of(node);
-    if (piece >= j.count || !rows_of(parts, j.y, j.axis, &row, &each)) return false;
+    if (piece >= j.count || !joint_row(parts, &j, &row, &each)) return false;
     for (int i = 0; i <= piece; i++) part = next_part(&j, i, each, &row);
     return lies_there(parts, &j, piece, &part);
 }

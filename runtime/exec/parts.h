@@ -6,11 +6,12 @@
    side by side in another one's result is a part of that.
 
    What a Split makes is parts of its input, where these are not joined elsewhere; where they are,
-   side by side, its input is made there.
+   side by side, its input is made there. What a Slice makes of a stretch of one axis, whose bounds
+   are constants, is a part of its input, too.
 
    A tensor has memory of its own, and is copied, where it is a graph's input or output, constant,
-   requantized (pare.QConcat), joined a second time, or read by another graph; a Split copies of
-   these and of what only shows another tensor's bytes. */
+   requantized (pare.QConcat), joined a second time, or read by another graph; a Split or Slice
+   copies of these and of what only shows another tensor's bytes. */
 #ifndef PARE_RUNTIME_EXEC_PARTS_H
 #define PARE_RUNTIME_EXEC_PARTS_H
 
@@ -67,8 +68,8 @@ PARE_NODISCARD pare_status pare_parts_alias(pare_parts *parts, const pare_value 
 /* v's view: its strides where it lies. */
 void pare_parts_view(const pare_parts *parts, const pare_value *v, pare_view *out);
 
-/* Is the input of a Concat or QConcat, or the output of a Split, where its part of the output, or
-   of the input, is? False of other nodes. */
+/* Is the input of a Concat or QConcat, or the output of a Split or Slice, where its part of the
+   output, or of the input, is? False of other nodes. */
 bool pare_parts_joined(const pare_parts *parts, const pare_node *node, int piece);
 /* Are all? Then nothing runs. */
 bool pare_parts_all_joined(const pare_parts *parts, const pare_node *node);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multiply-adds of a node, from its shapes. Padding counts as if it were multiplied. */
 #include "runtime/ops/attention.h"
+#include "runtime/ops/depthwise_pointwise.h"
 #include "runtime/ops/einsum.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/recurrent.h"
@@ -40,6 +41,20 @@ static double conv_pool_macs(const pare_node *node)
     pare_value made = *node->out[0];
     made.shape.dim[2] = conv.out[1], made.shape.dim[3] = conv.out[2];
     return times(&made, filter_size(w));
+}
+
+/* Channels of the pointwise convolution for each element of Y, and 9 taps, or so many as there are,
+   for each of these at each position. */
+static double depthwise_pointwise_macs(const pare_node *node)
+{
+    const pare_value *w = pare_node_in(node, 1), *d = pare_node_in(node, PARE_DEPTHWISE_WEIGHTS);
+    if (!w || !d || w->shape.rank != 4 || d->shape.rank != 4) return -1;
+    pare_value made = *node->out[0];
+    if (made.shape.rank != 4) return -1;
+    made.shape.dim[1] = d->shape.dim[0];
+    const double pointwise = times(node->out[0], filter_size(w)),
+                 own = times(&made, filter_size(d));
+    return pointwise < 0 || own < 0 ? -1 : pointwise + own;
 }
 
 /* softmax(Q K^T) V: (B..., L, D) x (B..., S, D) gives B L S, each of D; with (B..., S, E) B L E,
@@ -92,6 +107,7 @@ double pare_node_macs(const pare_node *node)
     case PARE_OP_ConvInteger:
     case PARE_OP_FusedConv: return times(y, filter_size(pare_node_in(node, 1)));
     case PARE_OP_FusedConvPool: return conv_pool_macs(node);
+    case PARE_OP_FusedDepthwisePointwise: return depthwise_pointwise_macs(node);
     case PARE_OP_QLinearConv: return times(y, filter_size(pare_node_in(node, 3)));
     case PARE_OP_ConvTranspose: return times(a, filter_size(pare_node_in(node, 1)));
     case PARE_OP_Gemm:

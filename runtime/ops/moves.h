@@ -36,6 +36,20 @@ pare_view pare_view_part(const pare_view *view, int axis, int64_t first, int64_t
 /* Axis i of the result is axis order[i] of view. */
 pare_view pare_view_permute(const pare_view *view, const int *order);
 
+/* What a Slice cuts from an axis. */
+typedef struct pare_slice_axis {
+    int axis;
+    int64_t start, length, step; /* start: inside the input */
+} pare_slice_axis;
+
+/* Slice (10 to 13) as such axes, room for PARE_MAX_RANK; *count: -1 where a run computes them. */
+PARE_NODISCARD pare_status pare_slice_axes(const pare_node *node, pare_slice_axis *out, int *count);
+/* The same of any node; false: it is no Slice, or not all of it is known. */
+bool pare_slice_known(const pare_node *node, pare_slice_axis *out, int *count);
+/* Is it a Slice, with constant bounds, of a stretch of one axis at most? *axis: this one; *first:
+   the index of the input where it begins. */
+bool pare_slice_stretch(const pare_node *node, int *axis, int64_t *first);
+
 /* Input i's bytes where the host can read them: always on the CPU, on a device where the input is
    constant; else NULL. */
 const void *pare_call_host(const pare_call *call, int i);

@@ -7,6 +7,7 @@
    an index i of the long axis is i / 64 in the first and i % 64 in the second. One factor of a
    stretch carries the channels (attention heads, the channels of a flattened image); axes without
    it stay. */
+#include "runtime/ops/moves.h"
 #include "runtime/ops/pad.h"
 #include "runtime/ops/prune_bind.h"
 #include "runtime/ops/resize.h"
@@ -84,13 +85,7 @@ pare_status pare_prune_cut_split(const pare_prune_cut *cut, pare_node *node)
     return cut->set_ints(cut->user, node, 1, size, NULL, before->out_count);
 }
 
-typedef struct slice_axis {
-    int axis;
-    int64_t start, length, step;
-} slice_axis;
-
-/* Slice (10 .. 13) as axes with starts inside the input; false where it is computed. */
-static pare_status sliced_axes(const pare_node *node, slice_axis *out, int *count)
+pare_status pare_slice_axes(const pare_node *node, pare_slice_axis *out, int *count)
 {
     const int64_t *starts, *axes, *steps;
     int n, axes_count, steps_count;
@@ -101,7 +96,7 @@ static pare_status sliced_axes(const pare_node *node, slice_axis *out, int *coun
     bool known = starts && (axes || !pare_node_in(node, 3)) && (steps || !pare_node_in(node, 4));
     *count = known && n <= PARE_MAX_RANK ? n : -1;
     for (int i = 0; i < *count; i++) {
-        slice_axis *s = &out[i];
+        pare_slice_axis *s = &out[i];
         PARE_TRY(pare_infer_axis(node, axes && i < axes_count ? axes[i] : i, x->rank, &s->axis));
         s->start = starts[i] < 0 ? starts[i] + x->dim[s->axis] : starts[i];
         s->start = s->start < 0 ? 0 : s->start;
@@ -111,13 +106,39 @@ static pare_status sliced_axes(const pare_node *node, slice_axis *out, int *coun
     return PARE_OK;
 }
 
+bool pare_slice_known(const pare_node *node, pare_slice_axis *out, int *count)
+{
+    const pare_value *x = pare_node_in(node, 0);
+    if (!pare_node_is(node, "Slice") || !x || !node->out_count || !node->out[0] ||
+        !pare_shape_known(&x->shape) || !pare_shape_known(&node->out[0]->shape))
+        return false;
+    const bool read = pare_slice_axes(node, out, count) == PARE_OK;
+    if (!read) pare_ctx_clear(node->graph->model->ctx);
+    return read && *count >= 0;
+}
+
+bool pare_slice_stretch(const pare_node *node, int *axis, int64_t *first)
+{
+    pare_slice_axis s[PARE_MAX_RANK];
+    int count, cut = 0;
+    *axis = 0, *first = 0;
+    if (!pare_slice_known(node, s, &count)) return false;
+    for (int i = 0; i < count; i++) {
+        if (s[i].step != 1) return false;
+        if (s[i].length == node->in[0]->shape.dim[s[i].axis]) continue;
+        *axis = s[i].axis, *first = s[i].start;
+        cut++;
+    }
+    return cut <= 1;
+}
+
 pare_status pare_prune_bind_slice(const pare_node *node, const pare_prune_binder *binder)
 {
     const pare_value *x = node->in[0], *y = node->out[0];
-    slice_axis s[PARE_MAX_RANK];
+    pare_slice_axis s[PARE_MAX_RANK];
     bool sliced[PARE_MAX_RANK] = {false};
     int count;
-    PARE_TRY(sliced_axes(node, s, &count));
+    PARE_TRY(pare_slice_axes(node, s, &count));
     if (count < 0) return pare_block_all(binder, node, "cuts where only a run says");
     for (int i = 0; i < count; i++) {
         pare_axis_span a = pare_axis_all(x, s[i].axis), b = pare_axis_all(y, s[i].axis);
@@ -140,11 +161,11 @@ pare_status pare_prune_bind_slice(const pare_node *node, const pare_prune_binder
 pare_status pare_prune_cut_slice(const pare_prune_cut *cut, pare_node *node)
 {
     const pare_value *x = cut->before->in[0];
-    slice_axis s[PARE_MAX_RANK];
+    pare_slice_axis s[PARE_MAX_RANK];
     int64_t start[PARE_MAX_RANK] = {0}, end[PARE_MAX_RANK] = {0};
     bool changed[PARE_MAX_RANK] = {false}, any = false;
     int count;
-    PARE_TRY(sliced_axes(cut->before, s, &count));
+    PARE_TRY(pare_slice_axes(cut->before, s, &count));
     for (int i = 0; i < count; i++) {
         if (s[i].step != 1 || !pare_cut_changed(cut, x, s[i].axis)) continue;
         start[i] = cut->kept(cut->user, x, s[i].axis, 0, s[i].start);

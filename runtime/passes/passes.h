@@ -112,6 +112,17 @@ PARE_NODISCARD pare_status pare_pass_distribute_concat(pare_model *model, const 
 PARE_NODISCARD pare_status pare_pass_fuse_pool(pare_model *model, const char *const *keep,
                                                int keep_count);
 
+/* A convolution over four Slices of every other pixel of one picture, joined over channels (YOLOv5's
+   Focus), becomes one of twice the window and stride over the picture. Sums of floats have another
+   order. Shapes must be known. keep as above. */
+PARE_NODISCARD pare_status pare_pass_fuse_focus(pare_model *model, const char *const *keep,
+                                                int keep_count);
+
+/* A depthwise convolution and the pointwise one that alone reads it become one node where the GPU's
+   kernel takes them and is faster (runtime/ops/depthwise_pointwise.h). The rest as above. */
+PARE_NODISCARD pare_status pare_pass_fuse_depthwise(pare_model *model, const char *const *keep,
+                                                    int keep_count);
+
 /* Integer products around a softmax that makes codes become one node where the GPU's kernel takes
    them (pare_q_attention_fits). Bytes stay equal. Shapes must be known. keep as above. */
 PARE_NODISCARD pare_status pare_pass_fuse_q_attention(pare_model *model, const char *const *keep,

@@ -233,6 +233,44 @@ void concat_halves(concat_net *n)
     graph_output(&n->g, "y");
 }
 
+/* Channels from:to. */
+static void cut(concat_net *n, const char *in, const char *out, int64_t from, int64_t to)
+{
+    char first[64], last[64], all[256];
+    snprintf(first, sizeof first, "from_%s", out), snprintf(last, sizeof last, "to_%s", out);
+    graph_ints(&n->g, first, 1, (int64_t[]){1}, &from);
+    graph_ints(&n->g, last, 1, (int64_t[]){1}, &to);
+    snprintf(all, sizeof all, "%s %s %s channels", in, first, last);
+    made(n, "Slice", all, out);
+}
+
+void concat_slices(concat_net *n)
+{
+    graph_ints(&n->g, "channels", 1, (int64_t[]){1}, (int64_t[]){1});
+    conv(n, "x0", "s", IN, 64, 1);
+    cut(n, "s", "a", 0, 32);
+    cut(n, "s", "b", 16, 64);
+    conv(n, "a", "c", 32, 16, 3);
+    conv(n, "b", "d", 48, 16, 1);
+    concat(n, "c d", "joined");
+    cut(n, "joined", "e", 16, 32);
+    conv(n, "e", "f", 16, 32, 3);
+    made(n, "Add", "joined f", "y");
+    graph_output(&n->g, "y");
+}
+
+void concat_shuffle(concat_net *n)
+{
+    graph_ints(&n->g, "channels", 1, (int64_t[]){1}, (int64_t[]){1});
+    conv(n, "x0", "s", IN, 64, 1);
+    cut(n, "s", "a", 0, 32);
+    cut(n, "s", "b", 32, 64);
+    conv(n, "b", "c", 32, 32, 3);
+    concat(n, "a c", "joined");
+    conv(n, "joined", "y", 64, 16, 1);
+    graph_output(&n->g, "y");
+}
+
 void concat_scales(concat_net *n)
 {
     conv(n, "x0", "a", IN, 32, 1);

@@ -28,6 +28,8 @@ void concat_ends(concat_net *n);      /* of x, a constant, what is an output, an
 void concat_two(concat_net *n);       /* one tensor in two of them, at different places */
 void concat_split(concat_net *n);     /* YOLO's C2f: a Split, both halves in a Concat */
 void concat_halves(concat_net *n);    /* a Split alone */
+void concat_slices(concat_net *n);    /* Slices that overlap, and one of a Concat */
+void concat_shuffle(concat_net *n);   /* ShuffleNet's: of two Slices one in a Concat */
 void concat_scales(concat_net *n);    /* INT8: one of two inputs is requantized */
 void concat_chain(concat_net *n);     /* a sum of a part is a part; a Concat inside another one */
 void concat_rows(concat_net *n);      /* of ranks 3: sequences, under another shape, over axis 1 */

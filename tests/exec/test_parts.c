@@ -1,81 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which inputs of Concats are parts of their results, and results of Splits, by graphs alone; then
    plans on the CPU: the same bytes as those of the plain kernels, and what is still copied. */
-#include "runtime/exec/parts.h"
-#include "runtime/exec/plan.h"
-#include "runtime/passes/passes.h"
-#include "tests/passes/graph_case.h"
+#include "tests/exec/parts_case.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
-typedef struct parts_case {
-    graph_case g;
-    pare_arena arena;
-    pare_parts parts;
-    const char *refuses; /* a node of this operator */
-} parts_case;
-
-static void parts_open(parts_case *c, int64_t rows)
-{
-    memset(c, 0, sizeof *c);
-    graph_open(&c->g, 17);
-    pare_arena_init(&c->arena, &c->g.ctx);
-    graph_input(&c->g, "x", PARE_f32, 2, (int64_t[]){rows, 16});
-}
-
-static void concat(parts_case *c, const char *in, const char *out, int axis)
-{
-    assert_int_equal(pare_node_set_int(graph_node(&c->g, "Concat", in, out), "axis", axis),
-                     PARE_OK);
-}
-
-static bool takes(void *user, const pare_node *node, const pare_parts *parts)
-{
-    const parts_case *c = user;
-    (void)parts;
-    return !c->refuses || strcmp(node->op_type, c->refuses);
-}
-
-static void choose(parts_case *c, bool pitched)
-{
-    const pare_infer_options infer = {.fold = true};
-    const pare_parts_rules rules = {64, pitched ? takes : NULL, c};
-    assert_int_equal(pare_pass_infer(c->g.model, &infer), PARE_OK);
-    assert_int_equal(pare_parts_choose(&c->g.ctx, &c->parts, &c->arena, c->g.model->graph, &rules),
-                     PARE_OK);
-}
-
-static void parts_close(parts_case *c)
-{
-    pare_arena_free(&c->arena);
-    graph_close(&c->g);
-}
-
-static void lies(const parts_case *c, const char *name, const char *whole, size_t at, size_t pitch)
-{
-    const pare_concat_part *p = pare_parts_find(&c->parts, graph_value(&c->g, name));
-    assert_non_null(p);
-    assert_string_equal(p->whole->name, whole);
-    assert_int_equal(p->at, at);
-    assert_int_equal(p->pitch, pitch);
-}
-
-static void is_own(const parts_case *c, const char *name)
-{
-    assert_null(pare_parts_find(&c->parts, graph_value(&c->g, name)));
-}
-
-static bool is_whole(const parts_case *c, const char *name)
-{
-    return pare_parts_all_joined(&c->parts, graph_value(&c->g, name)->producer);
-}
 
 /* --- graphs --- */
 

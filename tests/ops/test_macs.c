@@ -14,7 +14,7 @@
 typedef struct row {
     const char *op, *domain;
     int in_count;
-    int64_t in[4][6]; /* rank, dims; rank 0: absent */
+    int64_t in[6][6]; /* rank, dims; rank 0: absent */
     int64_t out[6];
     const char *attr; /* set to 1, or NULL */
     double macs;
@@ -34,6 +34,14 @@ static const row rows[] = {
      {4, 1, 16, 4, 4},
      NULL,
      1024 * 27},
+    /* 16 x 4 x 4 positions of 3 x 3 taps, and of each 24 filters */
+    {"FusedDepthwisePointwise",
+     "pare",
+     6,
+     {{4, 1, 16, 4, 4}, {4, 24, 16, 1, 1}, {0}, {0}, {0}, {4, 16, 1, 3, 3}},
+     {4, 1, 24, 4, 4},
+     NULL,
+     16 * 16 * 9 + 16 * 16 * 24},
     {"ConvInteger", "", 2, {{3, 2, 1, 6}, {3, 4, 1, 3}}, {3, 2, 4, 4}, NULL, 32 * 3},
     {"QLinearConv",
      "",

@@ -318,7 +318,7 @@ SIMT_LDMATRIX(simt_ldmatrix_x1_trans, 1, true)
 SIMT_LDMATRIX(simt_ldmatrix_x2_trans, 2, true)
 SIMT_LDMATRIX(simt_ldmatrix_x4_trans, 4, true)
 
-template <class T> static inline void simt_opaque(T *&) {}
+template <class T> static inline void simt_opaque(T &) {}
 static inline float simt_bf16_to_f32(__nv_bfloat16 v) { return __bfloat162float(v); }
 
 static inline void simt_cp_async4(void *shared, const void *global, int present)

@@ -118,11 +118,13 @@ typedef struct pare_roofline_maker {
 PARE_NODISCARD pare_status pare_step_predict(const pare_roofline_maker *m, const pare_node *node,
                                              pare_roofline_step *out);
 
-/* conv.c, conv_pool.c, matmul.c: fill out where they can read the node; *read says so. */
+/* conv.c, conv_pool.c, depthwise.c, matmul.c: fill out where they can read the node; *read says so. */
 pare_status pare_conv_predict(const pare_roofline_maker *m, const pare_prep *prep,
                               pare_roofline_step *out, bool *read);
 pare_status pare_conv_pool_predict(const pare_roofline_maker *m, const pare_prep *prep,
                                    pare_roofline_step *out, bool *read);
+pare_status pare_depthwise_pointwise_predict(const pare_roofline_maker *m, const pare_prep *prep,
+                                             pare_roofline_step *out, bool *read);
 pare_status pare_matmul_predict(const pare_roofline_maker *m, const pare_prep *prep,
                                 pare_roofline_step *out, bool *read);
 /* conv_train.c: Conv with computed weights, ConvGradInput, ConvGradWeight; false: the model does

@@ -38,6 +38,7 @@ static bool takes(void *user, const pare_node *n, const pare_parts *parts)
     switch (op ? (pare_op_id)(op - pare_ops) : PARE_OP_COUNT) {
     case PARE_OP_Conv:
     case PARE_OP_FusedConvPool:
+    case PARE_OP_FusedDepthwisePointwise:
     case PARE_OP_FusedConv: return conv_takes(n, parts);
     case PARE_OP_GlobalAveragePool: return n->in[0]->nhwc;
     case PARE_OP_MaxPool: return n->out_count < 2 || !n->out[1];

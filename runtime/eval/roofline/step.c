@@ -78,10 +78,12 @@ double pare_prep_bytes(const pare_prep *prep)
    not where it belongs already. */
 static double moved_bytes(const pare_roofline_maker *m, const pare_prep *prep, pare_op_id op)
 {
-    const bool parts = op == PARE_OP_Gather || op == PARE_OP_GatherElements ||
-                       op == PARE_OP_GatherND || op == PARE_OP_Slice;
+    const bool parts =
+        op == PARE_OP_Gather || op == PARE_OP_GatherElements || op == PARE_OP_GatherND;
     double bytes = pare_prep_bytes(prep);
     bytes -= 2 * (double)pare_parts_joined_bytes(m->parts, prep->node);
+    if (op == PARE_OP_Slice && prep->out[0].dtype) /* bounds are the host's */
+        return 2 * (double)pare_view_bytes(&prep->out[0]);
     if (parts && prep->out[0].dtype)
         bytes += (double)pare_view_bytes(&prep->out[0]) - (double)pare_view_bytes(&prep->in[0]);
     return bytes;
@@ -130,6 +132,8 @@ static pare_status kernel_predict(const pare_roofline_maker *m, const pare_prep 
         st = conv_predict(m, prep, op, out, &read);
     else if (op == PARE_OP_FusedConvPool)
         st = pare_conv_pool_predict(m, prep, out, &read);
+    else if (op == PARE_OP_FusedDepthwisePointwise)
+        st = pare_depthwise_pointwise_predict(m, prep, out, &read);
     else if (is_product(op))
         st = pare_matmul_predict(m, prep, out, &read);
     else if (op == PARE_OP_FusedAttention)

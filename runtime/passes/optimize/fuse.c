@@ -162,6 +162,34 @@ static pare_status rule_run(pare_fuse *f, pare_fuse_fn rule, bool *changed)
     return st;
 }
 
+static void view_of(const pare_value *v, pare_view *out)
+{
+    *out = (pare_view){0};
+    if (!v) return;
+    pare_view_set(out, v->dtype, &v->shape, false);
+    out->data = v->data ? (void *)v->data->data : NULL;
+}
+
+bool pare_fuse_prep(const pare_fuse *f, const pare_node *conv, pare_view *in, pare_view *out,
+                    pare_prep *prep)
+{
+    bool known = conv->in_count >= 2 && conv->in_count <= 5 && conv->in[0] && conv->in[1] &&
+                 pare_shape_known(&conv->out[0]->shape);
+    for (int i = 0; i < conv->in_count && known; i++)
+        known = !conv->in[i] || (pare_shape_known(&conv->in[i]->shape) && conv->in[i]->dtype);
+    if (!known) return false;
+    for (int i = 0; i < conv->in_count; i++) view_of(conv->in[i], &in[i]);
+    view_of(conv->out[0], out);
+    *prep = (pare_prep){.ctx = f->graph->model->ctx,
+                        .node = conv,
+                        .in = in,
+                        .out = out,
+                        .in_count = conv->in_count,
+                        .out_count = 1,
+                        .arena = &f->graph->model->arena};
+    return true;
+}
+
 pare_status pare_fuse_run(pare_graph *graph, const pare_fuse *given, const pare_fuse_fn *rule,
                           size_t count, bool *any)
 {

@@ -55,6 +55,11 @@ PARE_NODISCARD pare_status pare_fuse_vector(pare_graph *graph, const pare_value 
 PARE_NODISCARD pare_status pare_fuse_bypass(pare_fuse *f, pare_node *node, pare_value *x,
                                             bool *changed);
 
+/* A FusedConv as a kernel would be given it, row-major; false: some of its shapes or types are not
+   known. in: room for 5. */
+bool pare_fuse_prep(const pare_fuse *f, const pare_node *conv, pare_view *in, pare_view *out,
+                    pare_prep *prep);
+
 /* The passes, in the order they run; each takes one node and may remove it and nodes before it. */
 typedef pare_status (*pare_fuse_fn)(pare_fuse *f, pare_node *node, bool *changed);
 pare_status pare_fuse_noops(pare_fuse *f, pare_node *node, bool *changed);

@@ -8,14 +8,6 @@
 
 #include <string.h>
 
-static void view_of(const pare_value *v, pare_view *out)
-{
-    *out = (pare_view){0};
-    if (!v) return;
-    pare_view_set(out, v->dtype, &v->shape, false);
-    out->data = v->data ? (void *)v->data->data : NULL;
-}
-
 /* The pool's attributes, with what ceil_mode adds as padding behind. */
 static pare_status pool_write(pare_node *to, const pare_window *pool)
 {
@@ -30,32 +22,15 @@ static pare_status pool_write(pare_node *to, const pare_window *pool)
     return pare_node_set_ints(to, "pool_pads", pads, 4);
 }
 
-/* Are shapes and types of all its tensors known? */
-static bool is_known(const pare_node *node)
-{
-    for (int i = 0; i < node->in_count; i++)
-        if (node->in[i] && (!pare_shape_known(&node->in[i]->shape) || !node->in[i]->dtype))
-            return false;
-    return node->in_count >= 2 && node->in_count <= 5 && node->in[0] && node->in[1] &&
-           pare_shape_known(&node->out[0]->shape);
-}
-
 /* Does the kernel take both? *window: the pool's. A node that cannot be read is another's to
    refuse: the message is not kept. */
 static bool kernel_takes(pare_fuse *f, const pare_node *conv, const pare_node *pool,
                          pare_window *window)
 {
     pare_view in[5], out;
+    pare_prep prep;
     pare_conv_args a;
-    for (int i = 0; i < conv->in_count; i++) view_of(conv->in[i], &in[i]);
-    view_of(conv->out[0], &out);
-    const pare_prep prep = {.ctx = f->graph->model->ctx,
-                            .node = conv,
-                            .in = in,
-                            .out = &out,
-                            .in_count = conv->in_count,
-                            .out_count = 1,
-                            .arena = &f->graph->model->arena};
+    if (!pare_fuse_prep(f, conv, in, &out, &prep)) return false;
     const bool read = pare_window_read(pool, &conv->out[0]->shape, NULL, window) == PARE_OK &&
                       pare_conv_args_read(&prep, &a) == PARE_OK;
     if (!read) pare_ctx_clear(prep.ctx);
@@ -71,7 +46,7 @@ static pare_status pool_join(pare_fuse *f, pare_node *node, bool *changed)
     pare_node *conv = x ? x->producer : NULL;
     if (!pare_node_is(node, "MaxPool") || !conv || strcmp(conv->op_type, "FusedConv") ||
         strcmp(conv->domain, PARE_DOMAIN) || pare_fuse_only_use(f, x) != node ||
-        (node->out_count > 1 && node->out[1]) || x->shape.rank != 4 || !is_known(conv) ||
+        (node->out_count > 1 && node->out[1]) || x->shape.rank != 4 ||
         !kernel_takes(f, conv, node, &window))
         return PARE_OK;
     const pare_node source = *conv; /* its attributes outlive it in the arena */
