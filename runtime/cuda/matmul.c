@@ -67,24 +67,8 @@ MATMUL(matmul_sparse_128x128,
 MATMUL(matmul_sparse_64x64,
        pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && pare_matmul_is_sparse(&prep->in[1], &a),
        PARE_CUDA_64X64, PARE_CUDA_SPARSE)
-static bool wgmma_fits(const pare_prep *prep, const pare_matmul_args *a,
-                       const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
-{
-    const pare_epilogue e =
-        pare_cuda_epilogue_of(prep, a->int8 || a->f8, &a->act, &a->epilogue, a->at.residual);
-    return pare_cuda_wgmma_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
-}
-
-static bool wgmma_sparse_fits(const pare_prep *prep, const pare_matmul_args *a,
-                              const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
-{
-    const pare_epilogue e =
-        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
-    return pare_cuda_wgmma_sparse_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile) &&
-           pare_matmul_is_sparse(&prep->in[1], a);
-}
-
-#define WGMMA(entry, tile) MATMUL(entry, wgmma_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA)
+#define WGMMA(entry, tile)                                                                         \
+    MATMUL(entry, PARE_CUDA_RULE(pare_cuda_wgmma_fits, tile), tile, PARE_CUDA_WGMMA)
 WGMMA(matmul_wgmma_128x128, PARE_CUDA_128X128)
 WGMMA(matmul_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA(matmul_wgmma_128x192, PARE_CUDA_128X192)
@@ -92,21 +76,17 @@ WGMMA(matmul_wgmma_128x64, PARE_CUDA_128X64)
 WGMMA(matmul_wgmma_256x64, PARE_CUDA_256X64)
 WGMMA(matmul_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
 
-static bool swap_fits(const pare_prep *prep, const pare_matmul_args *a,
-                      const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
-{
-    const pare_epilogue e =
-        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
-    return pare_cuda_swap_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
-}
-
-#define SWAP(entry, tile) MATMUL(entry, swap_fits(prep, &a, &p, tile), tile, PARE_CUDA_SWAP)
+#define SWAP(entry, tile)                                                                          \
+    MATMUL(entry, PARE_CUDA_RULE(pare_cuda_swap_fits, tile), tile, PARE_CUDA_SWAP)
 SWAP(matmul_wgmma_swap_32x64, PARE_CUDA_32X64)
 SWAP(matmul_wgmma_swap_64x64, PARE_CUDA_64X64)
 SWAP(matmul_wgmma_swap_128x64, PARE_CUDA_128X64)
 
 #define WGMMA_SPARSE(entry, tile)                                                                  \
-    MATMUL(entry, wgmma_sparse_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA_SPARSE)
+    MATMUL(entry,                                                                                  \
+           PARE_CUDA_RULE(pare_cuda_wgmma_sparse_fits, tile) &&                                    \
+               pare_matmul_is_sparse(&prep->in[1], &a),                                            \
+           tile, PARE_CUDA_WGMMA_SPARSE)
 WGMMA_SPARSE(matmul_sparse_wgmma_128x128, PARE_CUDA_128X128)
 WGMMA_SPARSE(matmul_sparse_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA_SPARSE(matmul_sparse_wgmma_256x64, PARE_CUDA_256X64)

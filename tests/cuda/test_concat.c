@@ -477,11 +477,14 @@ static bool kernel_run(concat_trial *t, const pare_kernel *k, const pare_step *s
     return can;
 }
 
-/* Each kernel of the step that takes parts makes the same of tensors with gaps as of dense ones.
-   Returns how many there are. */
-static int kernels_are_right(concat_trial *t, const pare_step *s)
+/* Kernels: all, and by wgmma those of many tiles and those of few. */
+typedef struct kernel_counts {
+    int all, wgmma, swap;
+} kernel_counts;
+
+/* Each kernel of the step that takes parts makes the same of tensors with gaps as of dense ones. */
+static void kernels_are_right(concat_trial *t, const pare_step *s, kernel_counts *count)
 {
-    int count = 0;
     const size_t bytes = pare_view_bytes(&s->out[0].view);
     char *dense = malloc(bytes), *apart = malloc(bytes);
     assert_true(dense && apart);
@@ -490,37 +493,51 @@ static int kernels_are_right(concat_trial *t, const pare_step *s)
         if (!kernel_run(t, *k, s, true, apart)) continue;
         if (memcmp(dense, apart, bytes))
             fail_msg("%s of '%s' differs", (*k)->name, s->node->out[0]->name);
-        count++;
+        const bool swap = strstr((*k)->name, "_wgmma_swap_");
+        count->all++;
+        count->swap += swap;
+        count->wgmma += !swap && strstr((*k)->name, "_wgmma_");
     }
     free(dense), free(apart);
-    return count;
 }
 
 static void kernels_take_parts_of(concat_form form, concat_make make, int channels, int side,
-                                  int least)
+                                  kernel_counts least)
 {
     concat_trial t = {.batch = 1};
     const pare_input_shape shape = {"x", {.rank = 4, .dim = {1, channels, side, side}}};
-    int count = 0;
+    kernel_counts count = {0};
     concat_open(&t.n, form, make, channels, side);
     check(&t, pare_cuda_open(&t.n.g.ctx, &t.device, 0, 0));
     const pare_plan_options options = {.threads = 1, .device = t.device};
     check(&t, pare_plan_new(&t.n.g.ctx, &t.plan, t.n.g.model, &shape, 1, &options));
     for (int i = 0; i < t.plan->step_count; i++)
-        if (t.plan->step[i].out_count == 1) count += kernels_are_right(&t, &t.plan->step[i]);
-    if (count < least) fail_msg("%d kernels take parts, expected %d", count, least);
+        if (t.plan->step[i].out_count == 1) kernels_are_right(&t, &t.plan->step[i], &count);
+    if (count.all < least.all || count.wgmma < least.wgmma || count.swap < least.swap)
+        fail_msg("%d kernels take parts, %d and %d by wgmma, expected %d, %d and %d", count.all,
+                 count.wgmma, count.swap, least.all, least.wgmma, least.swap);
     pare_plan_free(t.plan);
     pare_device_close(t.device);
     graph_close(&t.n.g);
 }
 
+/* Of the emulated device all; others have another size, or no wgmma. */
+static kernel_counts expected(kernel_counts emulated, int other)
+{
+    return simt_emulated() ? emulated : (kernel_counts){.all = other};
+}
+
 static void kernels_with_gaps_between_rows(void **state)
 {
     (void)state;
-    static const int least[CONCAT_FORMS] = {1, 9, 10}; /* of first convolutions */
+    static const kernel_counts operators[CONCAT_FORMS] = {{20, 0, 0}, {38, 5, 12}, {46, 6, 9}},
+                               stems[CONCAT_FORMS] = {{7, 0, 0}, {9, 0, 0}, {10, 0, 0}};
+    static const int stems_elsewhere[CONCAT_FORMS] = {1, 9, 10};
     for (int form = 0; form < CONCAT_FORMS; form++) {
-        kernels_take_parts_of((concat_form)form, concat_operators, 64, 14, 14);
-        kernels_take_parts_of((concat_form)form, concat_stem, 3, 20, least[form]);
+        kernels_take_parts_of((concat_form)form, concat_operators, 64, 14,
+                              expected(operators[form], 14));
+        kernels_take_parts_of((concat_form)form, concat_stem, 3, 20,
+                              expected(stems[form], stems_elsewhere[form]));
     }
 }
 
@@ -531,8 +548,10 @@ static void tiles_with_gaps_between_rows(void **state)
     const simt_settings usual = simt_set;
     simt_set.multiprocessors = 12;
     const int side = simt_emulated() ? 30 : 94;
-    kernels_take_parts_of(CONCAT_INT8, concat_tiles, 64, side, 12);
-    kernels_take_parts_of(CONCAT_F16, concat_tiles, 64, side, 8);
+    kernels_take_parts_of(CONCAT_INT8, concat_tiles, 64, side,
+                          expected((kernel_counts){26, 6, 9}, 12));
+    kernels_take_parts_of(CONCAT_F16, concat_tiles, 64, side,
+                          expected((kernel_counts){19, 5, 9}, 8));
     simt_set = usual;
 }
 

@@ -59,8 +59,8 @@ for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(depend|
     __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | __trap | simt_mma_k* | \
         simt_mma_sp_k* | simt_cp_async_keep | simt_cp_async | simt_ldmatrix | simt_sync_warp | \
         simt_mbar_try | simt_wgmma_keep | simt_wgmma | simt_wgmma_int | simt_wgmma_float | \
-        simt_wgmma_signed | simt_cluster_read | simt_wgmma_sp | simt_wgmma_sp_int | \
-        simt_wgmma_sp_float | simt_wgmma_fp8 | simt_mma_f8 | simt_f8 | simt_f8_to_halves)
+        simt_cluster_read | simt_wgmma_sp | simt_wgmma_sp_int | simt_wgmma_sp_float | \
+        simt_wgmma_fp8 | simt_mma_f8 | simt_f8 | simt_f8_to_halves)
         continue ;; # no wrappers
     esac
     short=${name#simt_}

@@ -195,7 +195,9 @@ SIMT_INLINE unsigned operands_load(unsigned at, const CUtensorMap *a, const CUte
     return at;
 }
 
-template <bool A_UNSIGNED, int COLUMNS>
+enum signs { SIGNED, ROWS_UNSIGNED, COLUMNS_UNSIGNED };
+
+template <int SIGNS, int COLUMNS>
 static __global__ void __launch_bounds__(SELFTEST_BLOCK)
     row_wgmma(uint64_t *out, const __grid_constant__ CUtensorMap a,
               const __grid_constant__ CUtensorMap b)
@@ -206,24 +208,10 @@ static __global__ void __launch_bounds__(SELFTEST_BLOCK)
     int sums[COLUMNS / 2] = {};
     rows_multiply<COLUMNS>(at, (int)threadIdx.x / 128, sums,
                            [](int(&d)[COLUMNS / 2], uint64_t x, uint64_t w, int add) {
-                               simt_wgmma_k32<A_UNSIGNED>(d, x, w, add);
-                           });
-    out[t] = sums_hash(sums);
-}
-
-// The same of signed rows and columns without sign.
-template <int COLUMNS>
-static __global__ void __launch_bounds__(SELFTEST_BLOCK)
-    row_wgmma_s8u8(uint64_t *out, const __grid_constant__ CUtensorMap a,
-                   const __grid_constant__ CUtensorMap b)
-{
-    SIMT_DYN_SHARED_AT(char, room, 1024);
-    THREAD;
-    const unsigned at = operands_load<COLUMNS>(simt_shared_address(room), &a, &b, block);
-    int sums[COLUMNS / 2] = {};
-    rows_multiply<COLUMNS>(at, (int)threadIdx.x / 128, sums,
-                           [](int(&d)[COLUMNS / 2], uint64_t x, uint64_t w, int add) {
-                               simt_wgmma_k32_s8u8(d, x, w, add);
+                               if constexpr (SIGNS == (int)COLUMNS_UNSIGNED)
+                                   simt_wgmma_k32_s8u8(d, x, w, add);
+                               else
+                                   simt_wgmma_k32<SIGNS == (int)ROWS_UNSIGNED>(d, x, w, add);
                            });
     out[t] = sums_hash(sums);
 }
@@ -444,23 +432,13 @@ extern "C" cudaError_t selftest_tma_store(uint64_t *out, const unsigned *in, cud
     return cudaGetLastError();
 }
 
-template <bool A_UNSIGNED, int COLUMNS>
+template <int SIGNS, int COLUMNS>
 static cudaError_t multiply(uint64_t *out, const unsigned *in, cudaStream_t stream)
 {
     CUtensorMap a, b;
     if (!map_rows(&a, in, ROW, ROWS, 64) || !map_rows(&b, in, ROW, ROWS, COLUMNS))
         return cudaErrorInvalidValue;
-    SIMT_LAUNCH((row_wgmma<A_UNSIGNED, COLUMNS>), blocks, threads, SHARED, stream, out, a, b);
-    return cudaGetLastError();
-}
-
-template <bool, int COLUMNS>
-static cudaError_t multiply_s8u8(uint64_t *out, const unsigned *in, cudaStream_t stream)
-{
-    CUtensorMap a, b;
-    if (!map_rows(&a, in, ROW, ROWS, 64) || !map_rows(&b, in, ROW, ROWS, COLUMNS))
-        return cudaErrorInvalidValue;
-    SIMT_LAUNCH((row_wgmma_s8u8<COLUMNS>), blocks, threads, SHARED, stream, out, a, b);
+    SIMT_LAUNCH((row_wgmma<SIGNS, COLUMNS>), blocks, threads, SHARED, stream, out, a, b);
     return cudaGetLastError();
 }
 
@@ -483,23 +461,23 @@ static cudaError_t multiply_f8(uint64_t *out, const unsigned *in, cudaStream_t s
     {                                                                                              \
         return launch<second, columns>(out, in, stream);                                           \
     }
-WGMMA(wgmma_s8_32, multiply, false, 32)
-WGMMA(wgmma_u8_32, multiply, true, 32)
+WGMMA(wgmma_s8_32, multiply, SIGNED, 32)
+WGMMA(wgmma_u8_32, multiply, ROWS_UNSIGNED, 32)
 WGMMA(wgmma_f16_32, multiply_half, false, 32)
 WGMMA(wgmma_bf16_32, multiply_half, true, 32)
-WGMMA(wgmma_s8u8_32, multiply_s8u8, false, 32)
-WGMMA(wgmma_s8u8_64, multiply_s8u8, false, 64)
-WGMMA(wgmma_s8u8_128, multiply_s8u8, false, 128)
-WGMMA(wgmma_s8_64, multiply, false, 64)
-WGMMA(wgmma_u8_64, multiply, true, 64)
+WGMMA(wgmma_s8u8_32, multiply, COLUMNS_UNSIGNED, 32)
+WGMMA(wgmma_s8u8_64, multiply, COLUMNS_UNSIGNED, 64)
+WGMMA(wgmma_s8u8_128, multiply, COLUMNS_UNSIGNED, 128)
+WGMMA(wgmma_s8_64, multiply, SIGNED, 64)
+WGMMA(wgmma_u8_64, multiply, ROWS_UNSIGNED, 64)
 WGMMA(wgmma_f16_64, multiply_half, false, 64)
 WGMMA(wgmma_bf16_64, multiply_half, true, 64)
-WGMMA(wgmma_s8_128, multiply, false, 128)
-WGMMA(wgmma_u8_128, multiply, true, 128)
+WGMMA(wgmma_s8_128, multiply, SIGNED, 128)
+WGMMA(wgmma_u8_128, multiply, ROWS_UNSIGNED, 128)
 WGMMA(wgmma_f16_128, multiply_half, false, 128)
 WGMMA(wgmma_bf16_128, multiply_half, true, 128)
-WGMMA(wgmma_s8_192, multiply, false, 192)
-WGMMA(wgmma_u8_192, multiply, true, 192)
+WGMMA(wgmma_s8_192, multiply, SIGNED, 192)
+WGMMA(wgmma_u8_192, multiply, ROWS_UNSIGNED, 192)
 WGMMA(wgmma_f16_192, multiply_half, false, 192)
 WGMMA(wgmma_bf16_192, multiply_half, true, 192)
 WGMMA(wgmma_e4m3_64, multiply_f8, false, 64)

@@ -123,7 +123,8 @@ void simt_mbar_init(unsigned bar, int count, const char *file, int line)
     if (count < 1 || count > (1 << 20) - 1)
         simt_fault("simt_mbar_init at %s:%d: a count of %d", file, line, count);
     if (find(bar)) simt_fault("simt_mbar_init at %s:%d: byte %u is a barrier", file, line, bar);
-    if (barrier_count == BARRIERS) simt_fault("more than %d barriers of a block", BARRIERS);
+    if (barrier_count == CLUSTER_BARRIER)
+        simt_fault("more than %d barriers of a block or cluster", CLUSTER_BARRIER);
     if (check) check->access(bytes_at(bar), 8, true, false, __builtin_return_address(0));
     forbid(bytes_at(bar), 8);
     barriers[barrier_count++] = {bar, count, count, 0, 0, current_thread(), false, 0};

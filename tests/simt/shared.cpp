@@ -35,9 +35,13 @@ unsigned char *shared_base(void)
     return rooms;
 }
 
+// Forbids the rooms of this cluster's blocks, and of the one before, which may have had more.
 void shared_begin(size_t dynamic)
 {
-    forbid(shared_base(), static_cast<size_t>(cluster_blocks()) * SHARED_ROOM);
+    static int before;
+    const int now = cluster_blocks(), most = now > before ? now : before;
+    forbid(shared_base(), static_cast<size_t>(most) * SHARED_ROOM);
+    before = now;
     for (shared_room &b : blocks) {
         b.top = b.fixed = 0;
         b.variable_count = 0;

@@ -383,15 +383,8 @@ CONV(conv_sparse_64x64,
      pare_cuda_sparse_fits(prep, &p, PARE_CUDA_64X64) && pare_conv_is_sparse(&prep->in[1], &a),
      PARE_CUDA_64X64, PARE_CUDA_SPARSE)
 
-static bool wgmma_fits(const pare_prep *prep, const pare_conv_args *a, const pare_cuda_gemm_args *p,
-                       pare_cuda_tiling tile)
-{
-    const pare_epilogue e =
-        pare_cuda_epilogue_of(prep, a->int8 || a->f8, &a->act, &a->epilogue, a->at.residual);
-    return pare_cuda_wgmma_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
-}
-
-#define WGMMA(entry, tile) CONV(entry, wgmma_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA)
+#define WGMMA(entry, tile)                                                                         \
+    CONV(entry, PARE_CUDA_RULE(pare_cuda_wgmma_fits, tile), tile, PARE_CUDA_WGMMA)
 WGMMA(conv_wgmma_128x128, PARE_CUDA_128X128)
 WGMMA(conv_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA(conv_wgmma_128x192, PARE_CUDA_128X192)
@@ -399,30 +392,17 @@ WGMMA(conv_wgmma_128x64, PARE_CUDA_128X64)
 WGMMA(conv_wgmma_256x64, PARE_CUDA_256X64)
 WGMMA(conv_wgmma_256x128_4wg, PARE_CUDA_256X128_4WG)
 
-static bool swap_fits(const pare_prep *prep, const pare_conv_args *a, const pare_cuda_gemm_args *p,
-                      pare_cuda_tiling tile)
-{
-    const pare_epilogue e =
-        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
-    return pare_cuda_swap_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile);
-}
-
-#define SWAP(entry, tile) CONV(entry, swap_fits(prep, &a, &p, tile), tile, PARE_CUDA_SWAP)
+#define SWAP(entry, tile)                                                                          \
+    CONV(entry, PARE_CUDA_RULE(pare_cuda_swap_fits, tile), tile, PARE_CUDA_SWAP)
 SWAP(conv_wgmma_swap_32x64, PARE_CUDA_32X64)
 SWAP(conv_wgmma_swap_64x64, PARE_CUDA_64X64)
 SWAP(conv_wgmma_swap_128x64, PARE_CUDA_128X64)
 
-static bool wgmma_sparse_fits(const pare_prep *prep, const pare_conv_args *a,
-                              const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
-{
-    const pare_epilogue e =
-        pare_cuda_epilogue_of(prep, a->int8, &a->act, &a->epilogue, a->at.residual);
-    return pare_cuda_wgmma_sparse_fits(prep, p, &e, a->int8 ? a->q.x_zero : 0, tile) &&
-           pare_conv_is_sparse(&prep->in[1], a);
-}
-
 #define WGMMA_SPARSE(entry, tile)                                                                  \
-    CONV(entry, wgmma_sparse_fits(prep, &a, &p, tile), tile, PARE_CUDA_WGMMA_SPARSE)
+    CONV(entry,                                                                                    \
+         PARE_CUDA_RULE(pare_cuda_wgmma_sparse_fits, tile) &&                                      \
+             pare_conv_is_sparse(&prep->in[1], &a),                                                \
+         tile, PARE_CUDA_WGMMA_SPARSE)
 WGMMA_SPARSE(conv_sparse_wgmma_128x128, PARE_CUDA_128X128)
 WGMMA_SPARSE(conv_sparse_wgmma_256x128, PARE_CUDA_256X128)
 WGMMA_SPARSE(conv_sparse_wgmma_256x64, PARE_CUDA_256X64)

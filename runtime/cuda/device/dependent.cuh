@@ -4,19 +4,19 @@
 
        static __global__ void name(...)
        {
-           simt_dependency_wait();     // ahead of all device memory
+           simt_dependency_wait();     // ahead of device memory
            ...                         // what takes long
            simt_dependents_launch();   // the kernel behind may begin
            ...                         // results are stored
        }
        PARE_LAUNCH_DEPENDENT(name, grid, block, shared, stream, ...);
 
-   The wait returns once the kernel ahead has ended, all of its blocks, and its memory is visible.
-   That this holds for kernels further ahead, too, rests on one rule: every thread of such a kernel
-   waits before it ends. The kernel ahead cannot have ended before its own wait returned. So
-   whatever was put into the stream before is done behind the wait, buffers may be written again,
-   and how early a kernel lets the next one begin is a matter of speed alone. A kernel launched in
-   the usual way begins when all ahead of it has ended.
+   The wait returns once the kernel ahead, all of its blocks, has ended and its memory is visible.
+   For kernels further ahead this rests on one rule: every thread of such a kernel waits before it
+   ends, so the kernel ahead has not ended before its own wait returned. Whatever was put into the
+   stream before is done behind the wait, and buffers may be written again. A kernel launched in the
+   usual way begins when all ahead of it has ended. Ahead of the wait only what no kernel of any run
+   writes, weights, may be read, and only by simt_tma_load_constant (simt_sm90.cuh).
 
    The file is in CUDA_DEPENDENT of sources.cmake, which compiles it for compute capability 9.0: in
    older code both functions are empty, and its kernels are launched in the usual way. */

@@ -278,9 +278,9 @@ template <int COUNT> SIMT_INLINE void simt_wgmma_order(float (&d)[COUNT])
 #define WORD(d)      "+r"(d)
 #define FLOAT(d)     "+f"(d)
 
-template <bool A_UNSIGNED, int COUNT> struct simt_wgmma_int;
+enum simt_wgmma_signs { SIMT_S8S8, SIMT_U8S8, SIMT_S8U8 }; /* of a, of b */
+template <simt_wgmma_signs SIGNS, int COUNT> struct simt_wgmma_int;
 template <bool BF16, int COUNT> struct simt_wgmma_float;
-template <bool B_UNSIGNED, int COUNT> struct simt_wgmma_signed; /* a */
 template <bool E5M2, int COUNT> struct simt_wgmma_fp8;
 #define SIMT_WGMMA(of, first, sum, in, columns, types, count, a_at, b_at, add_at, tail)            \
     template <> struct of<first, count> {                                                          \
@@ -295,9 +295,9 @@ template <bool E5M2, int COUNT> struct simt_wgmma_fp8;
         }                                                                                          \
     };
 #define SIMT_WGMMA_TYPES(columns, count, a_at, b_at, add_at)                                       \
-    SIMT_WGMMA(simt_wgmma_int, false, int, WORD, columns, "k32.s32.s8.s8", count, a_at, b_at,      \
+    SIMT_WGMMA(simt_wgmma_int, SIMT_S8S8, int, WORD, columns, "k32.s32.s8.s8", count, a_at, b_at,  \
                add_at, "")                                                                         \
-    SIMT_WGMMA(simt_wgmma_int, true, int, WORD, columns, "k32.s32.u8.s8", count, a_at, b_at,       \
+    SIMT_WGMMA(simt_wgmma_int, SIMT_U8S8, int, WORD, columns, "k32.s32.u8.s8", count, a_at, b_at,  \
                add_at, "")                                                                         \
     SIMT_WGMMA(simt_wgmma_float, false, float, FLOAT, columns, "k16.f32.f16.f16", count, a_at,     \
                b_at, add_at, ", 1, 1, 0, 0")                                                       \
@@ -312,7 +312,7 @@ SIMT_WGMMA_TYPES(64, 32, 32, 33, 34)
 SIMT_WGMMA_TYPES(128, 64, 64, 65, 66)
 SIMT_WGMMA_TYPES(192, 96, 96, 97, 98)
 #define SIMT_WGMMA_S8U8(columns, count, a_at, b_at, add_at)                                        \
-    SIMT_WGMMA(simt_wgmma_signed, true, int, WORD, columns, "k32.s32.s8.u8", count, a_at, b_at,    \
+    SIMT_WGMMA(simt_wgmma_int, SIMT_S8U8, int, WORD, columns, "k32.s32.s8.u8", count, a_at, b_at,  \
                add_at, "")
 SIMT_WGMMA_S8U8(32, 16, 16, 17, 18)
 SIMT_WGMMA_S8U8(64, 32, 32, 33, 34)
@@ -324,14 +324,14 @@ SIMT_WGMMA_S8U8(128, 64, 64, 65, 66)
 template <bool A_UNSIGNED, int COUNT>
 SIMT_INLINE void simt_wgmma_k32(int (&d)[COUNT], uint64_t a, uint64_t b, int add)
 {
-    simt_wgmma_int<A_UNSIGNED, COUNT>::run(d, a, b, add);
+    simt_wgmma_int<A_UNSIGNED ? SIMT_U8S8 : SIMT_S8S8, COUNT>::run(d, a, b, add);
 }
 
 /* The same with b of 8 bits without sign. */
 template <int COUNT>
 SIMT_INLINE void simt_wgmma_k32_s8u8(int (&d)[COUNT], uint64_t a, uint64_t b, int add)
 {
-    simt_wgmma_signed<true, COUNT>::run(d, a, b, add);
+    simt_wgmma_int<SIMT_S8U8, COUNT>::run(d, a, b, add);
 }
 
 /* The same of 16 numbers of f16 or bf16, also 32 bytes: sums of f32. */

@@ -136,6 +136,11 @@ void pare_cuda_gemm_release(void *state);
         .flags = (also) | ((way) == PARE_CUDA_SPARSE || (way) == PARE_CUDA_WGMMA_SPARSE            \
                                ? PARE_KERNEL_SPARSE                                                \
                                : 0)};
+/* For `fits`: a rule of wgmma.h or wgmma_swap.h, asked with what follows the sums of a and with X's
+   zero point. */
+#define PARE_CUDA_RULE(rule, tile)                                                                 \
+    (p.epilogue = pare_cuda_epilogue_of(prep, a.int8 || a.f8, &a.act, &a.epilogue, a.at.residual), \
+     rule(prep, &p, &p.epilogue, a.int8 ? a.q.x_zero : 0, tile))
 
 #ifdef __cplusplus
 }

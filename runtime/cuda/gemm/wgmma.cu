@@ -82,8 +82,7 @@ static end_form end_of_f8(const pare_cuda_gemm_args &p)
     if (!act_is_bounds(e.act)) return END_OTHER;
     if (p.y_type == p.x_type) return alone || e.z_type == p.x_type ? END_BOUNDS : END_OTHER;
     if (alone || e.z_type == p.y_type) return END_REAL;
-    return e.z_type == p.x_type && p.y_type != PARE_bf16 && p.y_row % 16 == 0 ? END_REAL_BYTES
-                                                                              : END_OTHER;
+    return e.z_type == p.x_type && p.y_type != PARE_bf16 ? END_REAL_BYTES : END_OTHER;
 }
 
 /* Sums twice leave registers for few tiles. */
@@ -111,7 +110,7 @@ static end_form end_of_product(const pare_cuda_gemm_args &p)
     if (integer && !bytes && act_is_bounds(e.act) && (alone || e.z_type == p.y_type))
         return END_REAL;
     if (integer && !bytes && act_is_bounds(e.act) && pare_type_is_int8(e.z_type) &&
-        p.y_type != PARE_bf16 && p.y_row % 16 == 0)
+        p.y_type != PARE_bf16)
         return END_REAL_BYTES;
     return END_OTHER;
 }
@@ -161,11 +160,13 @@ static bool tile_suits(const pare_cuda_gemm_args &p, end_form end)
     }
 }
 
-/* Are rows of Y, and a lane's four columns, where tensor maps and copies want them? */
-static bool columns_fit(const pare_cuda_gemm_args &p)
+/* Are rows of Y, rows of bytes that are added, and a lane's four columns where tensor maps and
+   copies want them? */
+static bool columns_fit(const pare_cuda_gemm_args &p, end_form end)
 {
     const int bytes = bytes_of_type(p.y_type);
-    return p.columns > 0 && p.columns * bytes % 16 == 0 && p.y_row * bytes % 16 == 0;
+    return p.columns > 0 && p.columns * bytes % 16 == 0 && p.y_row * bytes % 16 == 0 &&
+           (end != END_REAL_BYTES || p.y_row % 16 == 0);
 }
 
 static bool operands_fit(const pare_prep *prep, const pare_cuda_gemm_args &p, int32_t x_zero)
@@ -185,13 +186,15 @@ static bool product_fits(const pare_prep *prep, const pare_cuda_gemm_args *produ
     p.tile = tile;
     p.epilogue = *e;
     const end_form end = pare_type_is_f8(p.x_type) ? end_of_f8(p) : end_of_product(p);
-    if (end == END_OTHER || !columns_fit(p) || !operands_fit(prep, p, x_zero) || !suits(p, end))
+    if (end == END_OTHER || !columns_fit(p, end) || !operands_fit(prep, p, x_zero) ||
+        !suits(p, end))
         return false;
     const int processors = device_processors(prep->device);
     return processors > 0 && fills(processors, p.rows * p.columns);
 }
 
-/* Four columns are stored at once. Integers in real units have the middle tile alone. */
+/* Four columns are stored at once, and as many bytes are added. Integers in real units have the
+   middle tile alone. A device holds the largest cluster: two of its blocks a multiprocessor. */
 extern "C" bool pare_cuda_swap_fits(const pare_prep *prep, const pare_cuda_gemm_args *product,
                                     const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
 {
@@ -203,7 +206,8 @@ extern "C" bool pare_cuda_swap_fits(const pare_prep *prep, const pare_cuda_gemm_
     return end != END_OTHER && (end == END_BOUNDS || !p.picture) &&
            (!real || tile == PARE_CUDA_64X64) && p.rows > 0 && p.columns > 0 &&
            p.columns % 4 == 0 && p.y_row % 4 == 0 && operands_fit(prep, p, x_zero) &&
-           pare_swap_tiles(&p, tile) <= PARE_SWAP_MOST_TILES && device_processors(prep->device) > 0;
+           pare_swap_tiles(&p, tile) <= PARE_SWAP_MOST_TILES &&
+           2 * device_processors(prep->device) >= PARE_SWAP_MOST_CLUSTER;
 }
 
 extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,

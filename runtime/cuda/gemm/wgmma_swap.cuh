@@ -123,18 +123,14 @@ SIMT_INLINE void x_bring(const pare_cuda_gemm_args &p, const swap_walk &g, const
 
 /* --- products --- */
 
-template <int KIND, int COUNT>
-SIMT_INLINE void columns_multiply(int (&d)[COUNT], uint64_t w, uint64_t x, int add)
+/* KIND: X's; of integers W is signed. */
+template <int KIND, typename SUM, int COUNT>
+SIMT_INLINE void columns_multiply(SUM (&d)[COUNT], uint64_t w, uint64_t x, int add)
 {
     if constexpr (KIND == PARE_u8)
         simt_wgmma_k32_s8u8(d, w, x, add);
     else
-        simt_wgmma_k32<false>(d, w, x, add);
-}
-template <int KIND, int COUNT>
-SIMT_INLINE void columns_multiply(float (&d)[COUNT], uint64_t w, uint64_t x, int add)
-{
-    simt_wgmma_k16<KIND == PARE_bf16>(d, w, x, add);
+        rows_multiply<KIND>(d, w, x, add);
 }
 
 template <typename V>
@@ -273,7 +269,8 @@ SIMT_INLINE void unit_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
                              char *y)
 {
     enum { OF_Y = V::RESIDUAL == (int)RESIDUAL_OF_Y, WORDS = V::Y_SIZE };
-    unsigned out[WORDS] = {0}, codes = 0;
+    alignas(4 * WORDS) unsigned out[WORDS] = {0};
+    unsigned codes = 0;
     if (OF_Y)
         PARE_UNROLL for (int i = 0; i < WORDS; i++) out[i] =
             reinterpret_cast<const unsigned *>(z)[i];

@@ -74,6 +74,23 @@ static bool lines_merge(const conv *c)
            fmod(pixel * (double)w->stride[2], CHUNK) == 0;
 }
 
+/* Ranges of im2col maps of two window axes (gemm/wgmma.cu, picture_fits), whose corners have 8 bits
+   with sign. What is outside of the picture is 0, as X's zero point must be. */
+static bool im2col_takes(const conv *c)
+{
+    const pare_window *w = &c->a->win;
+    bool stays = true;
+    for (int i = 1; i < 3; i++) {
+        const int64_t reach = (w->kernel[i] - 1) * w->dilation[i], begin = w->begin[i];
+        const int64_t end = w->out[i] * w->stride[i] - w->in[i] - begin;
+        if (w->stride[i] > 2 || w->kernel[i] > 7 || reach > 255 || begin > 128 || begin < -127 ||
+            end < -128 || end > 127)
+            return false;
+        stays = stays && begin <= 0 && end - w->stride[i] + reach < 0;
+    }
+    return c->a->cg % 64 == 0 && (stays || !c->a->int8 || c->a->q.x_zero == 0);
+}
+
 static pare_gpu_product product_of(const conv *c)
 {
     const pare_conv_args *a = c->a;
@@ -96,13 +113,11 @@ static pare_gpu_product product_of(const conv *c)
     p.chunks = c->type != PARE_f32 && pare_view_nhwc(&c->prep->in[0]) &&
                ((whole && (!p.picture || taps <= MOST_TAPS)) ||
                 (merged && (double)w->kernel[1] <= MOST_TAPS));
-    const bool integer = size == 1, zeros = !integer || a->q.x_zero == 0;
-    const bool lots = a->cg % 64 == 0 && zeros && w->kernel[1] <= 7 && w->kernel[2] <= 7;
     p.narrow = a->cg % 128 != 0;
     p.gelu = a->act.kind == PARE_ACT_GELU;
     p.y = c->prep->out[0].dtype, p.z = z;
     p.wgmma = c->type != PARE_f32 &&
-              (p.plain ? !p.bounds && (!p.picture || lots)
+              (p.plain ? !p.bounds && (!p.picture || im2col_takes(c))
                        : !p.picture && pare_wgmma_ends(&p, &a->act, a->epilogue.to));
     p.sparse = p.wgmma && w->group == 1 && pare_conv_is_sparse(&c->prep->in[1], a);
     p.bytes = x_bytes(c) + (double)a->m * p.depth * size + size_beside(c);

@@ -84,7 +84,10 @@ typedef enum pare_gpu_tile {
 } pare_gpu_tile;
 bool pare_tile_fits(const pare_gpu_product *p, pare_gpu_tile tile);
 int pare_splits_of(const pare_gpu_product *p);
-/* The time of these parts, where there are some and that is less than *out. */
+/* The time of the tile, where it fits, or of these parts, where there are some; where that is less
+   than *out. */
+void pare_tile_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                       const pare_gpu_product *p, pare_gpu_tile tile, pare_roofline_step *out);
 void pare_split_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                         const pare_gpu_product *p, pare_roofline_step *out);
 /* The fastest of these, as a tuner would find it: kernel (of the stem "conv", "matmul"), launches,
@@ -118,7 +121,8 @@ typedef struct pare_roofline_maker {
 PARE_NODISCARD pare_status pare_step_predict(const pare_roofline_maker *m, const pare_node *node,
                                              pare_roofline_step *out);
 
-/* conv.c, conv_pool.c, depthwise.c, matmul.c: fill out where they can read the node; *read says so. */
+/* conv.c, conv_pool.c, depthwise.c, matmul.c: fill out where they can read the node; *read says so.
+ */
 pare_status pare_conv_predict(const pare_roofline_maker *m, const pare_prep *prep,
                               pare_roofline_step *out, bool *read);
 pare_status pare_conv_pool_predict(const pare_roofline_maker *m, const pare_prep *prep,

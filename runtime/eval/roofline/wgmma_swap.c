@@ -10,8 +10,8 @@
 
 #define FULL 128.0 /* columns of an instruction from which on that is reached */
 /* Shared memory of other blocks: latency, and what clusters of four read in all (arXiv 2402.13499,
-   distributed shared memory). A cluster's barrier: assumed to be as long as a trip there and back.
- */
+   distributed shared memory), which is taken for those of two and eight, too. A cluster's barrier:
+   assumed to be as long as a trip there and back. */
 #define FAR_CYCLES 180
 #define FAR_BYTES  2.65e12
 /* Bytes a second that all blocks read of L2. Assumed: six tenths of the 5,120 a cycle that NVIDIA's
@@ -44,9 +44,9 @@ int pare_swap_blocks(const pare_gpu_product *p, int rows)
 
 bool pare_swap_takes(const pare_gpu_product *p, int rows)
 {
-    return p->wgmma && p->chunks && p->batches == 1 && fmod(p->columns, 4) == 0 &&
-           (p->plain || !p->picture) && (p->plain || p->gelu || rows == 64) &&
-           tiles_of(p, rows) <= 4 * SMS;
+    return p->wgmma && p->chunks && !pare_type_is_f8(p->type) && p->batches == 1 &&
+           fmod(p->columns, 4) == 0 && (p->plain || !p->picture) &&
+           (p->plain || p->gelu || rows == 64) && tiles_of(p, rows) <= 4 * SMS;
 }
 
 /* '#': any number of stages. */
