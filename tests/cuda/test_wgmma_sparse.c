@@ -158,11 +158,11 @@ static void real_units_agree(void **state)
 
 /* What they must leave to others: three numbers of four, little depth, too few outputs, channels
    that no lot is, padding that is not 0, an epilogue with bounds, sums of floats whose order is
-   promised. */
+   promised. The last case has none of these. */
 static void others_are_left(void **state)
 {
     (void)state;
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         kernel_case k;
         const int64_t side = i == 2 ? 9 : 102,
                       x[4] = {1,
@@ -183,9 +183,43 @@ static void others_are_left(void **state)
         if (i > 0) weights_thin(&k);
         k.only = "sparse_wgmma";
         case_run_device(&k, 0);
-        assert_int_equal(k.wgmma_runs, 0);
+        assert_int_equal(k.wgmma_runs, i == 7);
         case_close(&k);
     }
+}
+
+/* Numbers of X at places whose weights are not kept are multiplied by none: a NaN or an infinity
+   there reaches no sum. Sums of 32 times 1 times 0.5. */
+static void numbers_without_weights_are_not_seen(void **state)
+{
+    (void)state;
+    enum { ROWS = 70, DEPTH = 64, COLUMNS = 16, ONE = 0x3c00, HALF = 0x3800, SIXTEEN = 0x4c00 };
+    static const uint16_t four[4] = {ONE, ONE, 0x7e00 /* NaN */, 0x7c00 /* infinity */};
+    uint16_t x[ROWS * DEPTH], kept[COLUMNS * DEPTH / 2], y[ROWS * COLUMNS];
+    const size_t size = pare_sparse_meta_bytes(COLUMNS, DEPTH, 2);
+    uint32_t *meta = malloc(size);
+    assert_non_null(meta);
+    pare_sparse_meta_clear(meta, size); /* places 0 and 1 are kept */
+    for (int i = 0; i < ROWS * DEPTH; i++) x[i] = four[i % 4];
+    for (int i = 0; i < COLUMNS * DEPTH / 2; i++) kept[i] = HALF;
+    void *from[3] = {device_copy(x, sizeof x), device_copy(kept, sizeof kept),
+                     device_copy(meta, size)};
+    free(meta);
+    for (int by_wgmma = 0; by_wgmma < 2; by_wgmma++) {
+        pare_cuda_gemm_args p;
+        void *to = device_copy(NULL, sizeof y);
+        pare_cuda_gemm_init(&p, PARE_f16, PARE_f16);
+        p.x = from[0], p.w = from[1], p.y = to;
+        p.rows = ROWS, p.columns = COLUMNS, p.depth = DEPTH;
+        p.x_row = DEPTH, p.w_row = DEPTH / 2, p.y_row = COLUMNS;
+        p.copy = PARE_CUDA_CHUNK;
+        p.tile = by_wgmma ? PARE_CUDA_256X64 : PARE_CUDA_64X64;
+        CUDA_OK(by_wgmma ? pare_cuda_wgmma_sparse_launch(&p, from[2], NULL)
+                         : pare_cuda_sparse_launch(&p, from[2], NULL));
+        device_fetch(y, to, sizeof y);
+        for (int i = 0; i < ROWS * COLUMNS; i++) assert_int_equal(y[i], SIXTEEN);
+    }
+    for (int i = 0; i < 3; i++) CUDA_OK(cudaFree(from[i]));
 }
 
 /* Of each kind and epilogue. */
@@ -258,6 +292,7 @@ int main(void)
         device_test(convolutions_of_halves_agree),
         device_test(real_units_agree),
         device_test(others_are_left),
+        device_test(numbers_without_weights_are_not_seen),
         device_test(failing_calls_are_passed_on),
     };
     if (!device_is_90()) return 77;

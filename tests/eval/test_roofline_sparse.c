@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model of products with weights of 2:4, by numbers that were worked out by hand. */
 #include "runtime/eval/roofline/internal.h"
+#include "tests/passes/graph_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -21,9 +23,11 @@ static const pare_gpu_spec one = {.name = "one",
                                   .macs_f32 = 1e9,
                                   .shared = 128,
                                   .reached = 1};
-/* The kernel of 256 x 128 alone, without an epilogue. */
+/* The kernels of 256 x 128, and of 256 x 64, alone, without an epilogue. */
 static const char counts[] =
     "_Z18wgmma_sparse_tilesI14sparse_variantILi3ELi3ELb0ELi0ELi0ELi256ELi128ELi4ELi1ELi2EE all=1 "
+    "loop=1 mma=1 behind=0 blocks=1\n"
+    "_Z18wgmma_sparse_tilesI14sparse_variantILi3ELi3ELb0ELi0ELi0ELi128ELi64ELi5ELi1ELi2EE all=1 "
     "loop=1 mma=1 behind=0 blocks=1\n";
 
 static pare_gpu_product product_of(double rows, double columns, double depth)
@@ -83,6 +87,21 @@ static void l2_feeds_tiles(void **state)
     assert_int_equal(s.bound, PARE_BOUND_MEMORY);
 }
 
+/* Tiles of 64 columns read as much of X for half of them: a stage has 256 x 128 + 64 x (64 + 16)
+   bytes, 37,888, at 8.8e12 a second. */
+static void l2_feeds_narrow_tiles_less(void **state)
+{
+    (void)state;
+    pare_roofline_step s = {0};
+    pare_gpu_spec spec = one;
+    spec.sms = 132, spec.clock = 1.755e9, spec.macs_s8 = 132 * 1.755e9 * 4096;
+    const pare_gpu_product p = product_of(256 * 132, 64, 1024);
+    pare_wgmma_predict(&spec, counts, "matmul", &p, NULL, &s);
+    assert_string_equal(s.kernel, "matmul_sparse_wgmma_256x64");
+    near(s.seconds, 8 * 37888 * 132 / 8.8e12 + 1.43e-6 + PARE_LAUNCH_SECONDS);
+    assert_int_equal(s.bound, PARE_BOUND_MEMORY);
+}
+
 static bool is_sparse(const pare_gpu_spec *spec, const char *stem, const pare_gpu_product *p,
                       const char *tile)
 {
@@ -91,7 +110,8 @@ static bool is_sparse(const pare_gpu_spec *spec, const char *stem, const pare_gp
     return strstr(s.kernel, tile) != NULL;
 }
 
-/* This build's kernels on an H200: dense weights, little depth and small products take none. */
+/* This build's kernels on an H200: dense weights, little depth and small products take none. Dense
+   products of halves are the library's. */
 static void the_backends_kernels_are_found(void **state)
 {
     (void)state;
@@ -105,18 +125,21 @@ static void the_backends_kernels_are_found(void **state)
         pare_roofline_step dense = {0}, sparse = {0};
         const double size = t < 2 ? 1 : 2;
         p.type = p.y = types[t];
+        p.library = size == 2;
         p.bytes *= size;
         pare_product_predict(h200, pare_sass_counts, "matmul", &p, &sparse);
         assert_non_null(strstr(sparse.kernel, "matmul_sparse_wgmma_"));
         p.sparse = false;
         pare_product_predict(h200, pare_sass_counts, "matmul", &p, &dense);
-        assert_non_null(strstr(dense.kernel, "matmul_wgmma_"));
+        assert_non_null(strstr(dense.kernel, size == 2 ? "cublaslt" : "matmul_wgmma_"));
         assert_true(sparse.seconds < dense.seconds && sparse.seconds > dense.seconds / 2);
         p = product_of(1e5, 256, size == 1 ? 64 : 32);
         p.type = p.y = types[t];
+        p.library = size == 2;
         assert_false(is_sparse(h200, "matmul", &p, "sparse"));
         p = product_of(100, 256, 4096);
         p.type = p.y = types[t];
+        p.library = size == 2;
         assert_false(is_sparse(h200, "matmul", &p, "sparse"));
         p = product_of(401408, 64, 576); /* windows of 64 channels */
         p.type = p.y = types[t];
@@ -150,13 +173,66 @@ static void epilogues_are_found(void **state)
     pare_ctx_clear(&ctx);
 }
 
+/* The step of a model's only product, with weights of 1, or of 1, 1, 0 and 0 along depth. */
+static pare_roofline_step step_of(pare_dtype type, bool sparse)
+{
+    enum { ROWS = 4096, SIDE = 1024 };
+    const bool int8 = type == PARE_s8;
+    const size_t bytes = int8 ? 1 : 2, row = SIDE * bytes;
+    const pare_gpu_spec *h200;
+    graph_case g;
+    pare_roofline *r;
+    pare_value *weights;
+    pare_roofline_step step = {0};
+    char *w = calloc(SIDE, row);
+    assert_non_null(w);
+    for (size_t i = 0; i < SIDE; i++)
+        if (!sparse || i % 4 < 2) memset(w + i * row, 1, row);
+    graph_open(&g, 17);
+    graph_input(&g, "x", type, 2, (int64_t[]){ROWS, SIDE});
+    assert_int_equal(
+        pare_init_new(g.model->graph, &weights, "w", type, 2, (int64_t[]){SIDE, SIDE}, w), PARE_OK);
+    pare_node *node = graph_node(&g, int8 ? "FusedMatMul" : "MatMul", "x w", "y");
+    if (int8) node->domain = PARE_DOMAIN;
+    graph_output(&g, "y");
+    assert_int_equal(pare_gpu_spec_find(&g.ctx, &h200, "h200"), PARE_OK);
+    if (pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, h200) != PARE_OK)
+        fail_msg("%s", g.ctx.message);
+    for (int i = 0; i < pare_roofline_count(r); i++)
+        if (pare_roofline_at(r, i)->macs > 0) step = *pare_roofline_at(r, i);
+    pare_roofline_free(r);
+    graph_close(&g);
+    free(w);
+    return step;
+}
+
+/* Of a model's nodes: halves, whose dense products are the library's; and what a product of
+   integers is compared with. */
+static void models_have_them(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        const pare_dtype type = t ? PARE_bf16 : PARE_f16;
+        const pare_roofline_step dense = step_of(type, false), sparse = step_of(type, true);
+        assert_string_equal(dense.kernel, "cublaslt");
+        assert_non_null(strstr(sparse.kernel, "matmul_sparse_wgmma_"));
+        assert_true(sparse.seconds < dense.seconds);
+    }
+    const pare_roofline_step dense = step_of(PARE_s8, false), sparse = step_of(PARE_s8, true);
+    assert_non_null(strstr(sparse.kernel, "matmul_sparse_wgmma_"));
+    assert_true(sparse.seconds < dense.seconds);
+    assert_true(sparse.seconds_f16 > 0 && sparse.seconds_f16 < dense.seconds_f16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_memory_bounds_instructions),
         cmocka_unit_test(l2_feeds_tiles),
+        cmocka_unit_test(l2_feeds_narrow_tiles_less),
         cmocka_unit_test(the_backends_kernels_are_found),
         cmocka_unit_test(epilogues_are_found),
+        cmocka_unit_test(models_have_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,7 +221,7 @@ void do_mma_k8(unsigned lanes, void *const arg[32])
     });
 }
 
-// Both sparse products write a out in full first, so that the sums are those of dense ones.
+// Both sparse products add up in the order of dense ones. This one writes a out in full first.
 // Lane l: meta is of row g + 8 (t % 2) and the eight groups of depth 32 (t / 2) on.
 void do_mma_sp_k64(unsigned lanes, void *const arg[32])
 {
@@ -254,7 +254,8 @@ void do_mma_sp_k64(unsigned lanes, void *const arg[32])
 void do_mma_sp_k32(unsigned lanes, void *const arg[32])
 {
     need_all(lanes, "mma.sp.m16n8k32");
-    float kept[16][16], a[16][32] = {}, b[8][32];
+    float kept[16][16], b[8][32];
+    unsigned place[16][16]; // of what is kept: what b has elsewhere is multiplied by none
     each<mma>(lanes, arg, [&](unsigned l, mma &m) {
         unsigned g = l / 4, t = l % 4 * 2;
         for (unsigned i = 0; i < 2; i++)
@@ -267,15 +268,16 @@ void do_mma_sp_k32(unsigned lanes, void *const arg[32])
         if (l % 4 > 1) return;
         for (unsigned i = 0; i < 16; i++) {
             unsigned row = l / 4 + i / 8 * 8, half = l % 4;
-            a[row][half * 16 + i % 8 / 2 * 4 + place_of(m.meta, i / 2, i % 2)] =
-                kept[row][half * 8 + i % 8];
+            place[row][half * 8 + i % 8] =
+                half * 16 + i % 8 / 2 * 4 + place_of(m.meta, i / 2, i % 2);
         }
     });
     each<mma>(lanes, arg, [&](unsigned l, mma &m) {
         for (unsigned i = 0; i < 4; i++) {
-            const float *row = a[l / 4 + i / 2 * 8], *column = b[l % 4 * 2 + i % 2];
+            const unsigned row = l / 4 + i / 2 * 8;
+            const float *column = b[l % 4 * 2 + i % 2];
             float *d = static_cast<float *>(m.d) + i, sum = *d;
-            for (int k = 0; k < 32; k++) sum += row[k] * column[k];
+            for (int k = 0; k < 16; k++) sum += kept[row][k] * column[place[row][k]];
             *d = sum;
         }
     });

@@ -200,17 +200,16 @@ void numbers(float *to, const unsigned char *from, unsigned bytes, bool, simt_op
     }
 }
 
-// Row r of a in full: of each four neighbours two are kept, whose places lanes 4 (r % 8) on have.
-template <class NUMBER> void spread(NUMBER *row, const product &p, unsigned r)
+// Of row r of b's depth what row m of a keeps numbers for: two of each four neighbours, whose
+// places lanes 4 (m % 8) on have. What it keeps none for, be it a NaN, is multiplied by none.
+template <class NUMBER>
+void choose(NUMBER (&chosen)[DEPTH], const NUMBER *row, const product &p, unsigned m)
 {
     const bool bytes = sizeof(NUMBER) == sizeof(int16_t);
-    NUMBER kept[DEPTH] = {};
-    memcpy(kept, row, sizeof kept);
-    memset(row, 0, sizeof(NUMBER) * MOST_DEPTH);
     for (unsigned i = 0; i < (bytes ? DEPTH : DEPTH / 2); i++) {
-        const unsigned group = i / 2, lane = bytes ? group / 8 * 2 + r / 8 : group / 4;
-        const unsigned in = bytes ? group % 8 : group % 4 + r / 8 * 4;
-        row[group * 4 + place_of(p.meta[r % 8 * 4 + lane], in, i % 2)] = kept[i];
+        const unsigned group = i / 2, lane = bytes ? group / 8 * 2 + m / 8 : group / 4;
+        const unsigned in = bytes ? group % 8 : group % 4 + m / 8 * 4;
+        chosen[i] = row[group * 4 + place_of(p.meta[m % 8 * 4 + lane], in, i % 2)];
     }
 }
 
@@ -272,14 +271,15 @@ template <class NUMBER, class SUM> void multiply(const product &p)
             numbers(b[row - ROWS], bytes, o.depth, p.type == SIMT_S8U8, p.type);
         row++;
     });
-    for (unsigned r = 0; p.sparse && r < ROWS; r++) spread(a[r], p, r);
+    NUMBER chosen[DEPTH] = {};
     for (int i = 0; i < p.count; i++)
         for (int l = 0; l < 32; l++) {
             int *d = &p.to->values[static_cast<size_t>(i * 32 + l)];
             const SUM sum = p.adds ? simt_bits<SUM>(*d) : SUM{0};
-            *d = simt_bits<int>(
-                dot(a[l / 4 + i / 2 % 2 * 8], b[i / 4 * 8 + l % 4 * 2 + i % 2], p.depth(), sum,
-                    p.type));
+            const int m = l / 4 + i / 2 % 2 * 8;
+            const NUMBER *with = b[i / 4 * 8 + l % 4 * 2 + i % 2];
+            if (p.sparse) choose(chosen, with, p, static_cast<unsigned>(m));
+            *d = simt_bits<int>(dot(a[m], p.sparse ? chosen : with, DEPTH, sum, p.type));
         }
 }
 

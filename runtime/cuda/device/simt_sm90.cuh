@@ -15,8 +15,8 @@
    - what a store reads may change after simt_tma_store_wait_read of who began it; no thread leaves
      before it waited;
    - simt_wgmma_fence stands before products whose sums threads have touched, and behind what makes
-     the metadata of sparse ones; sums may be touched, and operands change, after simt_wgmma_wait of
-     all four warps;
+     the metadata of sparse ones, which no fault checks: ptxas of CUDA 13.0 puts it there itself;
+     sums may be touched, and operands change, after simt_wgmma_wait of all four warps;
    - simt_cluster_load reads what another block of the cluster wrote ahead of a barrier of the
      cluster, and that block ends behind another one. */
 #ifndef PARE_RUNTIME_CUDA_DEVICE_SIMT_SM90_CUH

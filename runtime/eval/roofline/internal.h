@@ -66,7 +66,7 @@ typedef struct pare_gpu_product {
     bool residual;
     bool plain;   /* the epilogue rounds and clamps, no more */
     bool bounds;  /* integers: not to their type's bounds, or to 0, alone */
-    bool library; /* cuBLASLt or cuBLAS computes it */
+    bool library; /* cuBLASLt or cuBLAS computes it, unless weights of 2:4 are faster */
     bool gelu;    /* the erf form follows the sums */
     bool narrow;  /* a tap's channels are not in whole lots of 128 bytes */
     bool wgmma;   /* gemm/wgmma.cu has its X, W and epilogue: W constant, whole lots of channels */
@@ -101,6 +101,9 @@ bool pare_wgmma_ends(const pare_gpu_product *p, const pare_act *act, pare_dtype 
 /* The same of the tiles by wgmma alone, where one is faster than *out. tile: its name or NULL. */
 void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                         const pare_gpu_product *p, const char *tile, pare_roofline_step *out);
+/* The same of the tiles by wgmma.sp alone; none where W is not of 2:4. */
+void pare_sparse_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                         const pare_gpu_product *p, pare_roofline_step *out);
 
 /* wgmma_swap.c: blocks that share the depth of a tile of so many rows (32, 64, 128); may it be made
    of such tiles? The same of these alone, where one is faster than *out. */

@@ -186,9 +186,10 @@ void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const c
                           const pare_gpu_product *p, pare_roofline_step *out)
 {
     pare_roofline_step made = {.dtype = p->type};
-    if (p->library)
+    if (p->library) {
         library_predict(spec, p, &made);
-    else if (p->type == PARE_f32)
+        pare_sparse_predict(spec, counts, stem, p, &made);
+    } else if (p->type == PARE_f32)
         f32_predict(spec, counts, stem, p, &made);
     else {
         for (int t = 0; t < PARE_GPU_TILES; t++)

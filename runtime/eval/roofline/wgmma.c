@@ -17,7 +17,11 @@
 #define NARROW (1 / 2.1) /* of either, where only 64 columns share what is read of X */
 /* Bytes a second that L2 gives all stages: what it gave on an H200 in the mean of the product of
    side 4096 in 93.6 us (1,024 tiles of 128 x 128, 1 MiB each). More was not shown. */
-#define FEED        11.5e12
+#define FEED 11.5e12
+/* The same of tiles of 64 columns: what NARROW implies on an H200, whose 132 x 1.755e9 x 4096 / 2.1
+   multiply-adds a second of 256 x 64 each read 1 / 256 + 1 / 64 bytes. Sparse tiles read as much of
+   X for as few columns. */
+#define NARROW_FEED 8.8e12
 #define SCHEDULERS  4
 #define GROUP_WARPS 4
 
@@ -223,7 +227,7 @@ static void sparse_predict(const pare_gpu_spec *spec, const pare_gpu_product *p,
     const double tensor = steps * t->groups * (SPARSE_STEP / SPARSE_DEPTH) * each;
     const double meta = SPARSE_STEP / size / 8; /* bytes of a column and step */
     const double stage = tile_rows(t) * SPARSE_STEP + t->columns * (SPARSE_STEP / 2 + meta);
-    const double feed = steps * stage / (FEED / spec->sms);
+    const double feed = steps * stage / ((t->columns == 64 ? NARROW_FEED : FEED) / spec->sms);
     const double packed = p->columns * p->depth * (size / 2 + 1.0 / 8);
     work_predict(spec, p,
                  &(wgmma_work){.rows = tile_rows(t),
@@ -248,9 +252,16 @@ static void faster_take(pare_roofline_step *out, pare_roofline_step *made, const
     *out = *made;
 }
 
-static void sparse_tiles_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
-                                 const pare_gpu_product *p, pare_roofline_step *out)
+static bool takes(const pare_gpu_spec *spec, const pare_gpu_product *p)
 {
+    return p->wgmma && p->chunks && p->batches == 1 && fmod(p->columns * size_of(p->y), LOT) == 0 &&
+           p->rows * p->columns * 33 >= (double)spec->sms * LEAST_OUTPUTS;
+}
+
+void pare_sparse_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
+                         const pare_gpu_product *p, pare_roofline_step *out)
+{
+    if (!p->sparse || !takes(spec, p)) return;
     for (size_t i = 0; i < sizeof sparse_tiles / sizeof *sparse_tiles; i++) {
         const struct sparse_tile *t = &sparse_tiles[i];
         pare_sass row;
@@ -264,9 +275,7 @@ static void sparse_tiles_predict(const pare_gpu_spec *spec, const char *counts, 
 void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                         const pare_gpu_product *p, const char *tile, pare_roofline_step *out)
 {
-    if (!p->wgmma || !p->chunks || p->batches != 1 || fmod(p->columns * size_of(p->y), LOT) != 0 ||
-        p->rows * p->columns * 33 < (double)spec->sms * LEAST_OUTPUTS)
-        return;
+    if (!takes(spec, p)) return;
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
         for (int step = 64; step <= 128; step += 64) {
             pare_sass row;
@@ -276,5 +285,5 @@ void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const cha
             tile_predict(spec, p, &tiles[i], step, &row, &made);
             faster_take(out, &made, stem, "wgmma", tiles[i].name);
         }
-    if (p->sparse && !tile) sparse_tiles_predict(spec, counts, stem, p, out);
+    if (!tile) pare_sparse_predict(spec, counts, stem, p, out);
 }
