@@ -143,12 +143,19 @@ static bool residual_fits(const pare_depthwise_pointwise *s)
            (s->p.int8 ? pare_type_is_int8(z->dtype) : z->dtype == p->out[0].dtype);
 }
 
+/* Do 32 bits hold a place in X? */
+static bool bytes_fit(const pare_conv_args *d, int size)
+{
+    return (double)d->n * (double)d->c * (double)d->win.in[1] * (double)d->win.in[2] * size <=
+           UINT32_MAX;
+}
+
 bool pare_depthwise_pointwise_fits(const pare_depthwise_pointwise *s)
 {
     const pare_dtype x = s->depthwise.in[0].dtype, made = s->depthwise.out[0].dtype;
     const int size = pare_type(x)->bits / 8;
-    return size && made == x && s->d.at.residual < 0 && windows_fit(&s->d, &s->p) &&
-           types_fit(&s->depthwise, &s->d, x, made) &&
+    return size && made == x && bytes_fit(&s->d, size) && s->d.at.residual < 0 &&
+           windows_fit(&s->d, &s->p) && types_fit(&s->depthwise, &s->d, x, made) &&
            types_fit(&s->pointwise, &s->p, made, s->pointwise.out[0].dtype) && residual_fits(s) &&
            s->d.m * size % CHUNK == 0 && s->p.m * size % LOT == 0 && s->d.m <= MOST_SIZE &&
            s->p.m <= MOST_SIZE;

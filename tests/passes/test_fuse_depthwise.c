@@ -158,6 +158,7 @@ static void others_stay_two_nodes(void **state)
     STAYS(n.group = 48);
     STAYS(n.c = n.group = 88); /* of 8 bits 16 channels are a chunk */
     STAYS(n.m = 12);
+    STAYS(n.n = 1 << 14); /* X is larger than 4 GB */
     STAYS(n.activation = "leaky_relu");
     STAYS(n.last = "sigmoid");
     STAYS(n.used = true);
