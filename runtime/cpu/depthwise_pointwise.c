@@ -6,8 +6,7 @@
 
 typedef struct separable_state {
     void *depthwise, *pointwise; /* of FusedConv's kernel */
-    pare_view made;              /* by the depthwise convolution, row-major */
-    size_t room;                 /* its bytes; the rest of scratch is the kernels' own */
+    pare_view made;              /* by the depthwise convolution: all of scratch */
 } separable_state;
 
 static pare_status separable_prepare(pare_prep *p)
@@ -20,8 +19,7 @@ static pare_status separable_prepare(pare_prep *p)
     PARE_TRY(pare_ref_fused_conv.prepare(&two->pointwise));
     s->depthwise = two->depthwise.state, s->pointwise = two->pointwise.state;
     s->made = two->made;
-    s->room = pare_align_up(pare_view_bytes(&s->made), 64);
-    p->scratch += s->room;
+    p->scratch += pare_align_up(pare_view_bytes(&s->made), 64);
     p->state = s;
     return PARE_OK;
 }

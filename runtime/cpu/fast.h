@@ -17,8 +17,8 @@ extern const pare_kernel pare_onednn_conv, pare_onednn_conv_brg, pare_onednn_con
 extern const pare_kernel pare_onednn_matmul, pare_onednn_attention;
 extern const pare_kernel pare_onednn_conv_grad_input, pare_onednn_conv_grad_weight;
 extern const pare_kernel pare_float_matmul_small, pare_int8_matmul_small;
-extern const pare_kernel
-    pare_ref_fused_conv; /* the definition; conv_pool.c and depthwise_pointwise.c run it, too */
+/* The definition; conv_pool.c and depthwise_pointwise.c run it, too. */
+extern const pare_kernel pare_ref_fused_conv;
 extern const pare_kernel pare_float_conv, pare_float_matmul;
 extern const pare_kernel pare_int8_conv, pare_int8_depthwise, pare_int8_matmul;
 

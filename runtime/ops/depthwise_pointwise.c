@@ -27,6 +27,27 @@ static pare_value *first_output(pare_value *made, const pare_node *node)
     return made;
 }
 
+/* What must be there, and of rank 4: a picture, and weights of both. */
+static const int needed[] = {0, 1, PARE_DEPTHWISE_WEIGHTS};
+enum { NEEDED = sizeof needed / sizeof *needed };
+
+static pare_status rank_check(const pare_node *node, int i, int rank)
+{
+    if (rank == 4) return PARE_OK;
+    return PARE_FAIL_NODE(node, INPUT, "input %d, '%s', has rank %d, expected 4", i,
+                          node->in[i]->name, rank);
+}
+
+static pare_status needed_check(const pare_node *node)
+{
+    pare_value *v;
+    for (int i = 0; i < NEEDED; i++) {
+        PARE_TRY(pare_infer_need(node, needed[i], &v));
+        if (v->shape.rank >= 0) PARE_TRY(rank_check(node, needed[i], v->shape.rank));
+    }
+    return PARE_OK;
+}
+
 pare_status pare_infer_fused_depthwise_pointwise(pare_node *node)
 {
     pare_value made, *to[] = {first_output(&made, node)};
@@ -36,8 +57,7 @@ pare_status pare_infer_fused_depthwise_pointwise(pare_node *node)
     pare_value *then[] = {&made, pare_node_in(node, 1), pare_node_in(node, 2),
                           pare_node_in(node, 3), pare_node_in(node, 4)};
     pare_node first, second = *node;
-    if (!in[1])
-        return PARE_FAIL_NODE(node, INPUT, "input %d is missing", (int)PARE_DEPTHWISE_WEIGHTS);
+    PARE_TRY(needed_check(node));
     PARE_TRY(depthwise_node(node, &node->graph->model->arena, &first));
     first.in = in, first.in_count = 5, first.out = to, first.out_count = 1;
     second.in = then, second.in_count = 5;
@@ -58,13 +78,14 @@ static void input_copy(const pare_prep *prep, int i, pare_view *out)
     *out = i < prep->in_count ? prep->in[i] : (pare_view){0};
 }
 
-/* What the depthwise convolution makes, row-major. */
+/* What the depthwise convolution makes, in the order of X. */
 static pare_status made_set(pare_depthwise_pointwise *s)
 {
     const pare_conv_args *a = &s->d;
     PARE_TRY(pare_conv_args_read(&s->depthwise, &s->d));
     const pare_shape shape = {.rank = 4, .dim = {a->n, a->m, a->win.out[1], a->win.out[2]}};
-    pare_view_set(&s->made, a->int8 ? a->q.to : s->depthwise_in[0].dtype, &shape, false);
+    pare_view_set(&s->made, a->int8 ? a->q.to : s->depthwise_in[0].dtype, &shape,
+                  pare_view_nhwc(&s->depthwise_in[0]));
     return PARE_OK;
 }
 
@@ -72,10 +93,9 @@ pare_status pare_depthwise_pointwise_read(pare_depthwise_pointwise *s, const par
 {
     static const int depthwise[] = {0, PARE_DEPTHWISE_WEIGHTS, PARE_DEPTHWISE_BIAS,
                                     PARE_DEPTHWISE_END, PARE_DEPTHWISE_SCALE};
-    if (prep->in_count <= PARE_DEPTHWISE_WEIGHTS || prep->in[0].rank != 4 ||
-        prep->in[1].rank != 4 || prep->in[PARE_DEPTHWISE_WEIGHTS].rank != 4)
-        return PARE_FAIL_NODE(prep->node, INPUT,
-                              "expected a picture and weights of two convolutions, each of rank 4");
+    PARE_TRY(needed_check(prep->node));
+    for (int i = 0; i < NEEDED; i++)
+        PARE_TRY(rank_check(prep->node, needed[i], prep->in[needed[i]].rank));
     PARE_TRY(depthwise_node(prep->node, prep->arena, &s->node));
     for (int i = 0; i < 5; i++) input_copy(prep, depthwise[i], &s->depthwise_in[i]);
     for (int i = 1; i < 5; i++) input_copy(prep, i, &s->pointwise_in[i]);
@@ -143,12 +163,19 @@ static bool residual_fits(const pare_depthwise_pointwise *s)
            (s->p.int8 ? pare_type_is_int8(z->dtype) : z->dtype == p->out[0].dtype);
 }
 
+/* Do 32 bits hold a place in X? Those in Y are of 64. */
+static bool bytes_fit(const pare_conv_args *d, int size)
+{
+    return (double)d->n * (double)d->c * (double)d->win.in[1] * (double)d->win.in[2] * size <=
+           UINT32_MAX;
+}
+
 bool pare_depthwise_pointwise_fits(const pare_depthwise_pointwise *s)
 {
     const pare_dtype x = s->depthwise.in[0].dtype, made = s->depthwise.out[0].dtype;
     const int size = pare_type(x)->bits / 8;
-    return size && made == x && s->d.at.residual < 0 && windows_fit(&s->d, &s->p) &&
-           types_fit(&s->depthwise, &s->d, x, made) &&
+    return size && made == x && bytes_fit(&s->d, size) && s->d.at.residual < 0 &&
+           windows_fit(&s->d, &s->p) && types_fit(&s->depthwise, &s->d, x, made) &&
            types_fit(&s->pointwise, &s->p, made, s->pointwise.out[0].dtype) && residual_fits(s) &&
            s->d.m * size % CHUNK == 0 && s->p.m * size % LOT == 0 && s->d.m <= MOST_SIZE &&
            s->p.m <= MOST_SIZE;
@@ -163,18 +190,18 @@ enum { STRIP = 8, STRIPS = 2, LEAST_BLOCKS = 56 };
 /* Columns up to which one kernel is predicted to be faster than two (tests/eval/
    test_roofline_depthwise.c); with two a step four times as many pixels are brought for one of Y.
  */
-static int64_t columns_most(const pare_conv_args *d)
+static int64_t columns_most(const pare_conv_args *d, bool int8)
 {
-    if (d->win.stride[1] > 1) return d->int8 ? 96 : 24;
-    return d->int8 ? 256 : 192;
+    if (d->win.stride[1] > 1) return int8 ? 96 : 24;
+    return int8 ? 256 : 192;
 }
 
 /* Fewer blocks leave most of a device idle, where two kernels split their work finer. */
-bool pare_depthwise_pointwise_pays(const pare_depthwise_pointwise *s)
+bool pare_depthwise_pointwise_pays(const pare_depthwise_pointwise *s, bool int8)
 {
     const pare_window *w = &s->d.win;
     const int64_t lines = w->stride[1] > 1 ? 4 : 8;
     const int64_t strips =
         s->d.n * ((w->out[1] + lines - 1) / lines) * ((w->out[2] + STRIP - 1) / STRIP);
-    return strips >= LEAST_BLOCKS * STRIPS && s->p.m <= columns_most(&s->d);
+    return strips >= LEAST_BLOCKS * STRIPS && s->p.m <= columns_most(&s->d, int8);
 }

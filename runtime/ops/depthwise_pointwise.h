@@ -38,8 +38,9 @@ PARE_NODISCARD pare_status pare_depthwise_pointwise_read(pare_depthwise_pointwis
    filters that fill 8; constant weights and biases. */
 bool pare_depthwise_pointwise_fits(const pare_depthwise_pointwise *s);
 
-/* Is one kernel faster than two, by the model of time (runtime/eval/roofline/depthwise.c)? */
-bool pare_depthwise_pointwise_pays(const pare_depthwise_pointwise *s);
+/* Is one kernel faster than two, by the model of time (runtime/eval/roofline/depthwise.c)? int8: in
+   8 bits, else in 16. */
+bool pare_depthwise_pointwise_pays(const pare_depthwise_pointwise *s, bool int8);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Depthwise convolutions with the pointwise one behind them on a device. Expected: the plain
-   kernel, which is FusedConv's twice; integers byte-equal. */
+   kernel, which is FusedConv's twice, and in plans two steps; integers byte-equal. */
 #include "runtime/ops/depthwise_pointwise.h"
 #include "tests/cuda/product_case.h"
 #include "tests/passes/graph_case.h"
@@ -165,6 +165,170 @@ static void infinities_stay_in_their_windows(void **state)
     }
 }
 
+/* --- plans: a convolution that widens, the depthwise one, and one that narrows --- */
+
+typedef struct block_net {
+    pare_dtype type;
+    int64_t n, side, wide, m, stride;
+    bool residual;
+} block_net;
+
+enum { NARROW = 16, MOST_WEIGHTS = 4096 };
+
+static void weights(graph_case *g, const char *name, pare_dtype type, const int64_t dims[4])
+{
+    static int8_t codes[MOST_WEIGHTS];
+    static uint16_t halves[MOST_WEIGHTS];
+    pare_value *made;
+    assert_true(dims[0] * dims[1] * dims[2] * dims[3] <= MOST_WEIGHTS);
+    for (int i = 0; i < MOST_WEIGHTS; i++) {
+        const float v = (float)(i * 7919 % 255 - 127) / 512;
+        codes[i] = (int8_t)(i * 7919 % 255 - 127);
+        pare_type(PARE_f16)->from_f32_ref(&halves[i], v);
+    }
+    const void *data = type == PARE_s8 ? (const void *)codes : halves;
+    assert_int_equal(pare_init_new(g->model->graph, &made, name, type, 4, dims, data), PARE_OK);
+}
+
+static void conv_add(graph_case *g, const block_net *n, const char *in, const char *out,
+                     const char *activation)
+{
+    pare_node *node = graph_node(g, "FusedConv", in, out);
+    const bool depthwise = !strcmp(out, "d");
+    const int64_t stride = depthwise ? n->stride : 1, pad = depthwise;
+    node->domain = PARE_DOMAIN;
+    assert_int_equal(pare_node_set_ints(node, "strides", (int64_t[]){stride, stride}, 2), 0);
+    assert_int_equal(pare_node_set_ints(node, "pads", (int64_t[]){pad, pad, pad, pad}, 4), 0);
+    assert_int_equal(pare_node_set_int(node, "group", depthwise ? n->wide : 1), 0);
+    assert_int_equal(pare_node_set_string(node, "activation", activation), 0);
+}
+
+static void net_make(graph_case *g, const block_net *n)
+{
+    const bool int8 = n->type == PARE_s8;
+    const float scale[] = {0.002f, 0.01f, 0.004f};
+    graph_open(g, 17);
+    graph_input(g, "x", n->type, 4, (int64_t[]){n->n, NARROW, n->side, n->side});
+    weights(g, "we", n->type, (int64_t[]){n->wide, NARROW, 1, 1});
+    weights(g, "wd", n->type, (int64_t[]){n->wide, 1, 3, 3});
+    weights(g, "wp", n->type, (int64_t[]){n->m, n->wide, 1, 1});
+    if (int8) {
+        graph_floats(g, "se", 0, NULL, &scale[0]);
+        graph_floats(g, "sd", 0, NULL, &scale[1]);
+        graph_floats(g, "sp", 0, NULL, &scale[2]);
+    }
+    conv_add(g, n, int8 ? "x we - - se" : "x we", "e", "relu");
+    conv_add(g, n, int8 ? "e wd - - sd" : "e wd", "d", "relu");
+    conv_add(g, n,
+             n->residual ? (int8 ? "d wp - x sp" : "d wp - x")
+             : int8      ? "d wp - - sp"
+                         : "d wp",
+             "y", "none");
+    graph_output(g, "y");
+}
+
+static pare_plan *plan_of(graph_case *g, pare_device *device, const char *kept)
+{
+    pare_plan *plan;
+    const pare_plan_options options = {
+        .threads = 1, .device = device, .keep = &kept, .keep_count = kept != NULL};
+    if (pare_plan_new(&g->ctx, &plan, g->model, NULL, 0, &options) != PARE_OK)
+        fail_msg("%s", g->ctx.message);
+    return plan;
+}
+
+/* Steps of the kernel; where it is NULL, of the operator. */
+static int steps_of(const pare_plan *plan, const char *op, const char *kernel)
+{
+    int count = 0;
+    for (int i = 0; i < pare_plan_step_count(plan); i++) {
+        pare_step_info info;
+        pare_plan_step(plan, i, &info);
+        count += kernel ? !strcmp(info.kernel, kernel) : !strcmp(info.op_type, op);
+    }
+    return count;
+}
+
+/* What a run of it makes, to be freed. */
+static void *plan_run(graph_case *g, pare_plan *plan, size_t *bytes)
+{
+    pare_runner *runner;
+    if (pare_runner_new(&g->ctx, &runner, plan) != PARE_OK) fail_msg("%s", g->ctx.message);
+    const pare_view x = pare_runner_input(runner, 0);
+    for (int64_t i = 0; i < pare_view_count(&x); i++) {
+        const int v = (int)(i * 37 % 251) - 125;
+        if (x.dtype == PARE_s8)
+            ((int8_t *)x.data)[i] = (int8_t)v;
+        else
+            pare_type(x.dtype)->from_f32_ref((uint16_t *)x.data + i, (float)v / 64);
+    }
+    if (pare_runner_run(runner) != PARE_OK) fail_msg("%s", g->ctx.message);
+    const pare_view y = pare_runner_output(runner, 0);
+    *bytes = pare_view_bytes(&y);
+    void *copy = malloc(*bytes);
+    assert_non_null(copy);
+    memcpy(copy, y.data, *bytes);
+    pare_runner_free(runner);
+    return copy;
+}
+
+/* One step of the kernel between the net's ends, with the bytes of two; those of integers are the
+   CPU's, too. */
+static void block_check(const block_net *n)
+{
+    graph_case g;
+    pare_device *device;
+    size_t bytes[3];
+    void *y[3];
+    net_make(&g, n);
+    if (pare_device_open(&g.ctx, &device, "cuda") != PARE_OK) fail_msg("%s", g.ctx.message);
+    pare_plan *const plan[] = {plan_of(&g, device, NULL), plan_of(&g, device, "d"),
+                               plan_of(&g, NULL, NULL)};
+    const int ends = n->side / n->stride > 1 ? 2 : 1; /* a picture of one pixel is not turned */
+    assert_int_equal(steps_of(plan[0], NULL, "cuda_depthwise_pointwise"), 1);
+    assert_int_equal(steps_of(plan[0], "Reorder", NULL), ends);
+    assert_int_equal(pare_plan_step_count(plan[0]), ends + 2);
+    assert_int_equal(steps_of(plan[1], "FusedConv", NULL), 3);
+    for (int i = 0; i < 3; i++) y[i] = plan_run(&g, plan[i], &bytes[i]);
+    for (int i = 1; i < (n->type == PARE_s8 ? 3 : 2); i++) {
+        assert_int_equal(bytes[0], bytes[i]);
+        assert_memory_equal(y[0], y[i], bytes[0]);
+    }
+    for (int i = 0; i < 3; i++) free(y[i]), pare_plan_free(plan[i]);
+    pare_device_close(device);
+    graph_close(&g);
+}
+
+static void a_plan_has_one_step(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const bool one = i / 2 == 2; /* pixel of Y */
+        block_check(&(block_net){.type = i % 2 ? PARE_f16 : PARE_s8,
+                                 .n = one ? 128 : 8,
+                                 .side = one ? 2 : 28,
+                                 .wide = 48,
+                                 .m = one ? 24 : NARROW,
+                                 .stride = one ? 2 : 1,
+                                 .residual = i / 2 == 1});
+    }
+}
+
+/* Y of 6.7 GB, X of 1.7: places in Y are of 64 bits. It is not run. */
+static void a_large_output_is_one_step(void **state)
+{
+    (void)state;
+    graph_case g;
+    pare_device *device;
+    net_make(&g, &(block_net){PARE_s8, 16384, 80, NARROW, 64, 1, false});
+    if (pare_device_open(&g.ctx, &device, "cuda") != PARE_OK) fail_msg("%s", g.ctx.message);
+    pare_plan *plan = plan_of(&g, device, NULL);
+    assert_int_equal(steps_of(plan, NULL, "cuda_depthwise_pointwise"), 1);
+    pare_plan_free(plan);
+    pare_device_close(device);
+    graph_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +336,8 @@ int main(void)
         cmocka_unit_test(the_largest_sums_are_counted),
         cmocka_unit_test(plain_integers_agree),
         cmocka_unit_test(pairs_agree),
+        cmocka_unit_test(a_plan_has_one_step),
+        cmocka_unit_test(a_large_output_is_one_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -486,6 +486,23 @@ static void libraries_take_batches(void **state)
     }
 }
 
+/* Pictures of one pixel, row-major: in a batch each is the next one's neighbour. */
+static void pictures_of_one_pixel_agree(void **state)
+{
+    (void)state;
+    static const pare_dtype types[] = {PARE_s8, PARE_f16, PARE_f32};
+    for (int i = 0; i < 6; i++) {
+        kernel_case k;
+        const int64_t side = i / 3 ? 3 : 1, pad = i / 3;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        fused_inputs(&k, types[i % 3], (int64_t[]){5, 32, 1, 1}, (int64_t[]){24, 32, side, side},
+                     24);
+        case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
+        k.only = "conv_64x64";
+        case_check_device(&k, 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +512,7 @@ int main(void)
         cmocka_unit_test(grouped_convolutions_agree),
         cmocka_unit_test(depthwise_convolutions_agree),
         cmocka_unit_test(patches_agree),
+        cmocka_unit_test(pictures_of_one_pixel_agree),
         cmocka_unit_test(whole_tiles_agree),
         cmocka_unit_test(negative_pads_agree),
         cmocka_unit_test(tiles_and_splits_agree),

@@ -2,6 +2,7 @@
 /* First convolutions, of few channels, on a device. Expected: the CPU's plain kernels, bytes equal
    for integers. Each case says how many of the device's kernels must have taken it. */
 #include "tests/cuda/product_case.h"
+#include "tests/passes/focus_pieces.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -104,6 +105,83 @@ static void a_block_makes_several_tiles(void **state)
     }
 }
 
+/* --- YOLOv5's Focus --- */
+
+enum { FOCUS_FILTERS = 32, FOCUS_WEIGHTS = FOCUS_FILTERS * 12 * 9, FOCUS_Y = 2 * 32 * 8 * 12 };
+
+static void focus_make(graph_case *g, pare_dtype type, const char *activation)
+{
+    static const int order[] = {0, 2, 1, 3};
+    static float w[FOCUS_WEIGHTS];
+    for (int i = 0; i < FOCUS_WEIGHTS; i++) w[i] = (float)(i * 7919 % 255 - 127) / 1024;
+    graph_open(g, 17);
+    graph_input(g, "x", type, 4, (int64_t[]){2, 3, 16, 24});
+    focus_pieces(g, order, false, 2);
+    graph_floats(g, "f", 4, (int64_t[]){FOCUS_FILTERS, 12, 3, 3}, w);
+    assert_int_equal(pare_node_set_int(graph_node(g, "Cast", "f", "w"), "to", type), PARE_OK);
+    pare_node *conv = graph_node(g, "FusedConv", "joined w", "y");
+    conv->domain = PARE_DOMAIN;
+    assert_int_equal(pare_node_set_ints(conv, "pads", (int64_t[]){1, 1, 1, 1}, 4), PARE_OK);
+    assert_int_equal(pare_node_set_string(conv, "activation", activation), PARE_OK);
+    graph_output(g, "y");
+}
+
+/* Runs the plan; kernel: the convolution's must hold it, and no Slice may be left. */
+static void focus_run(graph_case *g, pare_device *device, const char *kernel, float *y)
+{
+    pare_plan *plan;
+    pare_runner *runner;
+    const pare_plan_options options = {.threads = 1, .device = device};
+    if (pare_plan_new(&g->ctx, &plan, g->model, NULL, 0, &options) != PARE_OK ||
+        pare_runner_new(&g->ctx, &runner, plan) != PARE_OK)
+        fail_msg("%s", g->ctx.message);
+    for (int i = 0; i < pare_plan_step_count(plan) && kernel; i++) {
+        pare_step_info info;
+        pare_plan_step(plan, i, &info);
+        assert_string_not_equal(info.op_type, "Slice");
+        if (!strcmp(info.op_type, "FusedConv") && !strstr(info.kernel, kernel))
+            fail_msg("%s, expected %s", info.kernel, kernel);
+    }
+    const pare_view x = pare_runner_input(runner, 0);
+    const pare_type_info *type = pare_type(x.dtype);
+    for (int64_t i = 0; i < pare_view_count(&x); i++)
+        type->from_f32_ref((char *)x.data + i * (type->bits / 8), (float)(i * 37 % 101) / 64);
+    if (pare_runner_run(runner) != PARE_OK) fail_msg("%s", g->ctx.message);
+    const pare_view out = pare_runner_output(runner, 0);
+    assert_int_equal(pare_view_count(&out), FOCUS_Y);
+    for (int i = 0; i < FOCUS_Y; i++)
+        y[i] = type->to_f32((const char *)out.data + i * (type->bits / 8));
+    pare_runner_free(runner);
+    pare_plan_free(plan);
+}
+
+/* Which kernel has the convolution that Focus becomes, by what follows the sums. */
+static void focus_has_the_kernel_of_its_activation(void **state)
+{
+    (void)state;
+    static const struct {
+        pare_dtype type;
+        const char *activation, *kernel;
+    } cases[] = {{PARE_f16, "relu", "conv_stem"},
+                 {PARE_bf16, "none", "conv_stem"},
+                 {PARE_f16, "silu", "conv_widened"},
+                 {PARE_f32, "silu", "x64"}};
+    static float y[FOCUS_Y], expected[FOCUS_Y];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        graph_case g;
+        pare_device *device;
+        focus_make(&g, cases[i].type, cases[i].activation);
+        if (pare_device_open(&g.ctx, &device, "cuda") != PARE_OK) fail_msg("%s", g.ctx.message);
+        focus_run(&g, device, cases[i].kernel, y);
+        focus_run(&g, NULL, NULL, expected);
+        const float unit = cases[i].type == PARE_bf16 ? 1.0f / 128 : 1.0f / 1024;
+        for (int k = 0; k < FOCUS_Y; k++) /* sums in another order, rounded */
+            assert_true(fabsf(y[k] - expected[k]) <= 2 * unit * fmaxf(1, fabsf(expected[k])));
+        pare_device_close(device);
+        graph_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +189,7 @@ int main(void)
         cmocka_unit_test(stem_tiles_agree),
         cmocka_unit_test(infinities_stay_in_their_windows),
         cmocka_unit_test(a_block_makes_several_tiles),
+        cmocka_unit_test(focus_has_the_kernel_of_its_activation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,6 +135,30 @@ static void depthwise_takes_pointwise(void **state)
     pair_net two = eight;
     two.n = 128, two.side = 56, two.stride = 2;
     assert_true(joins(&two, NULL));
+    pair_net large = eight; /* Y alone has more than 4 GB */
+    large.n = 16384, large.side = 80, large.c = large.group = 16, large.m = 64;
+    assert_true(joins(&large, NULL));
+}
+
+/* The residual is read in the order of Y: two inputs and the output are turned, and no more. */
+static void residuals_are_channels_last(void **state)
+{
+    (void)state;
+    graph_case g;
+    pair_net n = eight;
+    n.n = 128, n.side = 56, n.residual = true;
+    net_make(&g, &n);
+    const pare_infer_options infer = {.fold = true};
+    assert_int_equal(pare_pass_infer(g.model, &infer), PARE_OK);
+    assert_int_equal(pare_pass_fuse_depthwise(g.model, NULL, 0), PARE_OK);
+    assert_int_equal(pare_pass_layout(g.model), PARE_OK);
+    assert_int_equal(graph_count(&g, "Reorder"), 3);
+    for (int i = 0; i < g.model->graph->node_count; i++) {
+        const pare_node *node = g.model->graph->node[i];
+        if (strcmp(node->op_type, "FusedDepthwisePointwise") != 0) continue;
+        assert_true(node->in[0]->nhwc && node->in[3]->nhwc && node->out[0]->nhwc);
+    }
+    graph_close(&g);
 }
 
 #define STAYS(...)                                                                                 \
@@ -158,6 +182,7 @@ static void others_stay_two_nodes(void **state)
     STAYS(n.group = 48);
     STAYS(n.c = n.group = 88); /* of 8 bits 16 channels are a chunk */
     STAYS(n.m = 12);
+    STAYS(n.n = 1 << 14); /* X is larger than 4 GB */
     STAYS(n.activation = "leaky_relu");
     STAYS(n.last = "sigmoid");
     STAYS(n.used = true);
@@ -210,10 +235,43 @@ static void wrong_nodes_are_refused(void **state)
     }
 }
 
+/* Inputs that are not there, or not pictures: the message names them. */
+static void wrong_inputs_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *message;
+    } cases[] = {
+        {"x w - - - - -", "input 5 is missing"},
+        {"x - - - - d -", "input 1 is missing"},
+        {"l w - - - d -", "input 0, 'l', has rank 3, expected 4"},
+        {"x v - - - d -", "input 1, 'v', has rank 3, expected 4"},
+        {"x w - - - e -", "input 5, 'e', has rank 3, expected 4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        graph_case g;
+        const int64_t x[] = {1, 16, 8, 8}, d[] = {16, 1, 3, 3}, w[] = {8, 16, 1, 1};
+        graph_open(&g, 17);
+        graph_input(&g, "x", PARE_f16, 4, x);
+        graph_input(&g, "l", PARE_f16, 3, x);
+        constant(&g, "d", PARE_f16, 4, d, 1);
+        constant(&g, "e", PARE_f16, 3, d, 1);
+        constant(&g, "w", PARE_f16, 4, w, 1);
+        constant(&g, "v", PARE_f16, 3, w, 1);
+        graph_node(&g, "FusedDepthwisePointwise", cases[i].in, "y")->domain = PARE_DOMAIN;
+        graph_output(&g, "y");
+        const pare_infer_options infer = {.fold = true};
+        assert_int_equal(pare_pass_infer(g.model, &infer), PARE_INPUT);
+        if (!strstr(g.ctx.message, cases[i].message)) fail_msg("case %zu: %s", i, g.ctx.message);
+        graph_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(depthwise_takes_pointwise), cmocka_unit_test(others_stay_two_nodes),
-        cmocka_unit_test(few_stay_two_nodes), cmocka_unit_test(wrong_nodes_are_refused)};
+        cmocka_unit_test(depthwise_takes_pointwise),   cmocka_unit_test(others_stay_two_nodes),
+        cmocka_unit_test(few_stay_two_nodes),          cmocka_unit_test(wrong_nodes_are_refused),
+        cmocka_unit_test(residuals_are_channels_last), cmocka_unit_test(wrong_inputs_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
    same: integers the same bytes. */
 #include "runtime/exec/plan.h"
 #include "runtime/passes/passes.h"
-#include "tests/passes/graph_case.h"
+#include "tests/passes/focus_pieces.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,40 +35,6 @@ static const focus_net five = {.n = 2,
 
 enum { MOST = 4096 };
 
-static void slice_node(graph_case *g, const char *in, const char *out, int count,
-                       const int64_t *axes, const int64_t *starts, int64_t step)
-{
-    static const int64_t ends[] = {INT64_MAX, INT64_MAX};
-    const int64_t steps[] = {step, step};
-    const char *const name[] = {"from", "to", "axes", "steps"};
-    const int64_t *const v[] = {starts, ends, axes, steps};
-    char all[200], one[40];
-    int n = snprintf(all, sizeof all, "%s", in);
-    for (int i = 0; i < 4; i++) {
-        snprintf(one, sizeof one, "%s_%s", name[i], out);
-        graph_ints(g, one, 1, (int64_t[]){count}, v[i]);
-        n += snprintf(all + n, sizeof all - (size_t)n, " %s", one);
-    }
-    graph_node(g, "Slice", all, out);
-}
-
-static void pieces_make(graph_case *g, const focus_net *n)
-{
-    for (int i = 0; i < 4; i++) {
-        char piece[8], lines[8];
-        const int64_t axes[] = {2, 3}, starts[] = {n->order[i] / 2, n->order[i] % 2};
-        snprintf(piece, sizeof piece, "p%d", i), snprintf(lines, sizeof lines, "l%d", i);
-        if (n->nested) {
-            slice_node(g, "x", lines, 1, axes, starts, n->step);
-            slice_node(g, lines, piece, 1, axes + 1, starts + 1, n->step);
-        } else {
-            slice_node(g, "x", piece, 2, axes, starts, n->step);
-        }
-    }
-    assert_int_equal(pare_node_set_int(graph_node(g, "Concat", "p0 p1 p2 p3", "joined"), "axis", 1),
-                     PARE_OK);
-}
-
 static void weights_make(graph_case *g, const focus_net *n)
 {
     static float floats[MOST];
@@ -93,7 +59,7 @@ static void net_make(graph_case *g, const focus_net *n)
     const float scale = 0.02f, weight = 0.01f;
     graph_open(g, 17);
     graph_input(g, "x", PARE_f32, 4, (int64_t[]){n->n, n->c, n->h, n->w});
-    pieces_make(g, n);
+    focus_pieces(g, n->order, n->nested, n->step);
     weights_make(g, n);
     pare_node *conv;
     if (n->int8) {
@@ -205,9 +171,14 @@ static void others_stay(void **state)
     STAYS(n.used = true);
     STAYS(n.used = true; n.int8 = true);
     STAYS(n.shown = true);
-    net_make(&kept, &five);
-    assert_false(joins(&kept, "joined"));
-    graph_close(&kept);
+    static const char *const names[] = {"joined", "p0", "l0"};
+    for (int i = 0; i < 3; i++) {
+        focus_net n = five;
+        n.nested = i == 2;
+        net_make(&kept, &n);
+        assert_false(joins(&kept, names[i]));
+        graph_close(&kept);
+    }
 }
 
 int main(void)

@@ -14,8 +14,19 @@
 /* Strides of the last two axes; a missing one is 0. */
 void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel)
 {
-    *row = v->rank > 3 ? v->stride[2] : 0;
-    *pixel = v->stride[v->rank - 1];
+    const int last = v->rank - 1;
+    const bool one = v->dim[last] == 1 && (v->rank < 4 || v->dim[2] == 1);
+    *pixel = v->stride[one ? 0 : last];
+    *row = v->rank < 4 ? 0 : v->stride[one ? 0 : 2];
+}
+
+bool pare_cuda_pixels_are_even(const pare_view *v)
+{
+    const int64_t width = v->dim[v->rank - 1], height = v->rank > 3 ? v->dim[2] : 1;
+    int64_t row, pixel;
+    pare_cuda_plane_strides(v, &row, &pixel);
+    return (height == 1 || row == width * pixel) &&
+           (v->dim[0] == 1 || v->stride[0] == height * width * pixel);
 }
 
 pare_cuda_conv_parts pare_cuda_conv_parts_of(const pare_prep *p)
@@ -203,12 +214,8 @@ static bool counts_fit(const pare_conv_args *a)
 bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a)
 {
     const pare_view *x = &prep->in[0], *y = &prep->out[0];
-    int64_t row, pixel, positions = a->win.out[1] * a->win.out[2];
-    pare_cuda_plane_strides(y, &row, &pixel);
-    bool dense = (x->rank < 4 || a->win.out[1] == 1 || row == a->win.out[2] * pixel) &&
-                 (a->n == 1 || y->stride[0] == positions * pixel);
-    return dense && (a->cg == 1 || x->stride[1] == 1) && (a->m == 1 || y->stride[1] == 1) &&
-           counts_fit(a);
+    return pare_cuda_pixels_are_even(y) && (a->cg == 1 || x->stride[1] == 1) &&
+           (a->m == 1 || y->stride[1] == 1) && counts_fit(a);
 }
 
 /* Reads a node that a tile can compute. */

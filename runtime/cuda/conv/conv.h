@@ -10,8 +10,11 @@
 extern "C" {
 #endif
 
-/* Strides of the last two axes; a missing one is 0. */
+/* Distances of neighbours along the last two axes; of a missing one 0. Pictures of one pixel, whose
+   two orders are the same bytes, are each other's neighbours. */
 void pare_cuda_plane_strides(const pare_view *v, int64_t *row, int64_t *pixel);
+/* Are all pixels of a batch equally far apart? */
+bool pare_cuda_pixels_are_even(const pare_view *v);
 /* Is Y dense enough that its pixels are rows one after the other, and channels are together? */
 bool pare_cuda_places_fit(const pare_prep *prep, const pare_conv_args *a);
 /* The product that a convolution of these arguments is. */

@@ -16,9 +16,7 @@ static bool places_fit(const pare_view *x, const pare_view *y)
     if (x->rank != 4 || y->rank != 4) return false;
     pare_cuda_plane_strides(y, &row, &pixel);
     return (x->dim[1] == 1 || x->stride[1] == 1) && y->stride[1] == 1 &&
-           pixel * pare_cuda_bytes(y->dtype) % PARE_CUDA_CHUNK == 0 &&
-           (y->dim[2] == 1 || row == y->dim[3] * pixel) &&
-           (y->dim[0] == 1 || y->stride[0] == y->dim[2] * y->dim[3] * pixel);
+           pixel * pare_cuda_bytes(y->dtype) % PARE_CUDA_CHUNK == 0 && pare_cuda_pixels_are_even(y);
 }
 
 static bool conv_pool_read(const pare_prep *prep, pare_conv_args *a, pare_window *pool)

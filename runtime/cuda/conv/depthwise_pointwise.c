@@ -15,7 +15,7 @@ typedef struct separable_node {
 
 /* --- what it takes --- */
 
-/* Are channels together, and all else at multiples of so many bytes? 32 bits hold its bytes. */
+/* Are channels together, and all else at multiples of so many bytes? */
 static bool picture_fits(const pare_view *v, int bytes)
 {
     const int size = pare_cuda_bytes(v->dtype);
@@ -23,16 +23,13 @@ static bool picture_fits(const pare_view *v, int bytes)
     static const int axis[] = {0, 2, 3};
     for (int i = 0; i < 3 && fits; i++)
         fits = v->dim[axis[i]] == 1 || v->stride[axis[i]] * size % bytes == 0;
-    return fits && (double)v->dim[0] * (double)v->stride[0] * size <= UINT32_MAX;
+    return fits;
 }
 
-/* Are Y's pixels equally far apart? */
-static bool pixels_are_even(const pare_view *y)
+/* Do 32 bits hold a place in X, also where it is a part of a larger tensor? */
+static bool bytes_fit(const pare_view *x)
 {
-    int64_t row, pixel;
-    pare_cuda_plane_strides(y, &row, &pixel);
-    return (y->dim[2] == 1 || row == y->dim[3] * pixel) &&
-           (y->dim[0] == 1 || y->stride[0] == y->dim[2] * y->dim[3] * pixel);
+    return (double)x->dim[0] * (double)x->stride[0] * pare_cuda_bytes(x->dtype) <= UINT32_MAX;
 }
 
 static bool separable_can(const pare_prep *prep)
@@ -41,7 +38,8 @@ static bool separable_can(const pare_prep *prep)
     pare_depthwise_pointwise two;
     return pare_cuda_readable(prep, pare_depthwise_pointwise_read(&two, prep)) &&
            pare_depthwise_pointwise_fits(&two) && picture_fits(&prep->in[0], PARE_CUDA_CHUNK) &&
-           picture_fits(&prep->out[0], STORED) && pixels_are_even(&prep->out[0]) &&
+           bytes_fit(&prep->in[0]) && picture_fits(&prep->out[0], STORED) &&
+           pare_cuda_pixels_are_even(&prep->out[0]) &&
            pare_cuda_residual_fits(&two.pointwise, two.p.at.residual);
 }
 

@@ -134,20 +134,34 @@ static void predict(const separable *s, pare_roofline_step *out)
     out->known = true;
 }
 
+/* Of 16 bits: one kernel where FP16 nets have it, else two. */
+static pare_status half_predict(const pare_roofline_maker *m, const pare_depthwise_pointwise *two,
+                                pare_roofline_step *out)
+{
+    pare_roofline_step one = {0}, first = {0}, last = {0};
+    bool read[2];
+    if (pare_depthwise_pointwise_pays(two, false)) {
+        const separable s = separable_of(m, two, PARE_f16);
+        predict(&s, &one);
+        out->seconds_f16 = one.seconds;
+        return PARE_OK;
+    }
+    PARE_TRY(pare_conv_predict(m, &two->depthwise, &first, &read[0]));
+    PARE_TRY(pare_conv_predict(m, &two->pointwise, &last, &read[1]));
+    if (first.seconds_f16 > 0 && last.seconds_f16 > 0)
+        out->seconds_f16 = first.seconds_f16 + last.seconds_f16;
+    return PARE_OK;
+}
+
 pare_status pare_depthwise_pointwise_predict(const pare_roofline_maker *m, const pare_prep *prep,
                                              pare_roofline_step *out, bool *read)
 {
     pare_depthwise_pointwise two;
-    pare_roofline_step half = {0};
     const pare_status st = pare_depthwise_pointwise_read(&two, prep);
     *read = st == PARE_OK;
     if (!*read) return st;
-    separable s = separable_of(m, &two, prep->in[0].dtype);
+    const separable s = separable_of(m, &two, prep->in[0].dtype);
     predict(&s, out);
     out->dtype = prep->in[0].dtype;
-    if (!two.d.int8 || !out->known) return PARE_OK;
-    s = separable_of(m, &two, PARE_f16);
-    predict(&s, &half);
-    out->seconds_f16 = half.seconds;
-    return PARE_OK;
+    return two.d.int8 && out->known ? half_predict(m, &two, out) : PARE_OK;
 }

@@ -20,7 +20,8 @@ static bool kernel_takes(pare_fuse *f, const pare_node *depthwise, const pare_no
         return false;
     const bool read = pare_depthwise_pointwise_set(&two, &prep[0], &prep[1]) == PARE_OK;
     if (!read) pare_ctx_clear(prep[0].ctx);
-    return read && pare_depthwise_pointwise_fits(&two) && pare_depthwise_pointwise_pays(&two);
+    return read && pare_depthwise_pointwise_fits(&two) &&
+           pare_depthwise_pointwise_pays(&two, two.d.int8);
 }
 
 static bool is_conv(const pare_node *n)

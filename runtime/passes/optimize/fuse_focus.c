@@ -2,8 +2,9 @@
 /* YOLOv5's Focus: four Slices of every other line and pixel of a picture, joined over channels,
    with a convolution over them. Channel c of piece p at (h, w) is channel c of the picture at (2 h
    + dy, 2 w + dx), so that weight (c of p, i, j) is weight (c, 2 i + dy, 2 j + dx) of a convolution
-   of twice the window, stride and padding over the picture. Its kernel on GPUs (conv_stem.cu) reads
-   the picture where it is. A QuantizeLinear between the two stays. */
+   of twice the window, stride and padding over the picture. On GPUs conv_stem.cu reads the picture
+   where it is: of 8 and 16 bits, with none, ReLU or Clip behind, and filters in 32s. Others have
+   their pixels widened first (conv.c), f32 a plain tile. A QuantizeLinear between the two stays. */
 #include "runtime/ops/infer.h"
 #include "runtime/ops/int8_elementwise.h"
 #include "runtime/ops/moves.h"
@@ -40,13 +41,14 @@ static bool slice_add(const pare_node *n, int start[2], bool seen[2])
     return true;
 }
 
-/* The picture that a piece is cut from, in one or two Slices; NULL: it is not. */
-static pare_value *piece_source(pare_value *v, int *down, int *across)
+/* The picture that a piece is cut from, in one or two Slices that may vanish; NULL: it is not. */
+static pare_value *piece_source(const pare_fuse *f, pare_value *v, int *down, int *across)
 {
     bool seen[2] = {false, false};
     int start[2] = {0, 0};
     for (int i = 0; i < 2 && !(seen[0] && seen[1]); i++) {
-        if (!v || !v->producer || v->shape.rank != 4 || !slice_add(v->producer, start, seen))
+        if (!v || !v->producer || v->shape.rank != 4 || !pare_fuse_may_vanish(f, v) ||
+            !slice_add(v->producer, start, seen))
             return NULL;
         v = v->producer->in[0];
     }
@@ -65,12 +67,12 @@ static bool is_join(const pare_node *n)
 }
 
 /* Do the four pieces hold each pixel of one picture once? */
-static bool join_read(const pare_node *n, focus *f)
+static bool join_read(const pare_fuse *fuse, const pare_node *n, focus *f)
 {
     unsigned seen = 0;
     if (!n || !is_join(n)) return false;
     for (int i = 0; i < PIECES; i++) {
-        pare_value *x = piece_source(n->in[i], &f->down[i], &f->across[i]);
+        pare_value *x = piece_source(fuse, n->in[i], &f->down[i], &f->across[i]);
         if (!x || (i && x != f->x)) return false;
         f->x = x;
         seen |= 1u << (f->down[i] * 2 + f->across[i]);
@@ -95,7 +97,7 @@ static bool conv_fits(const pare_fuse *f, pare_node *conv, focus *out)
     const pare_node *last = out->quantizer ? out->quantizer : conv;
     const pare_value *joined = pare_node_in(last, 0);
     if (!joined || !pare_fuse_may_vanish(f, joined) || joined->user_count != 1 ||
-        !join_read(joined->producer, out))
+        !join_read(f, joined->producer, out))
         return false;
     const bool read =
         pare_window_read(conv, &joined->shape, w->shape.dim + 2, &out->window) == PARE_OK;

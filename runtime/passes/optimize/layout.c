@@ -156,7 +156,7 @@ static bool is_ours(const pare_node *node, const char *op_type)
 /* Inputs that are images beside the first: a residual; what a pool or convolution read. */
 static bool reads_image(const pare_node *node, int i)
 {
-    if (i == 3) return is_ours(node, "FusedConv");
+    if (i == 3) return is_ours(node, "FusedConv") || is_ours(node, "FusedDepthwisePointwise");
     return i == 1 && (is_ours(node, "ConvGradWeight") || is_ours(node, "MaxPoolGrad"));
 }
 
