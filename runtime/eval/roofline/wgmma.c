@@ -264,7 +264,8 @@ static void sparse_tiles_predict(const pare_gpu_spec *spec, const char *counts, 
 void pare_wgmma_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                         const pare_gpu_product *p, const char *tile, pare_roofline_step *out)
 {
-    if (!p->wgmma || !p->chunks || p->batches != 1 || fmod(p->columns * size_of(p->y), LOT) != 0 ||
+    if (!p->wgmma || !p->chunks || p->pieces || p->batches != 1 ||
+        fmod(p->columns * size_of(p->y), LOT) != 0 ||
         p->rows * p->columns * 33 < (double)spec->sms * LEAST_OUTPUTS)
         return;
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
