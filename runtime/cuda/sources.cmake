@@ -52,6 +52,7 @@ set(CUDA
   gemm/gemm_f8.cu
   gemm/gemm_half.cu
   gemm/gemm_int8.cu
+  gemm/gemm_pieces.cu
   gemm/gemv.cu
   gemm/pack.cu
   gemm/sparse.cu
@@ -82,6 +83,7 @@ set(CUDA_DEPENDENT
   gemm/gemm_f8.cu
   gemm/gemm_half.cu
   gemm/gemm_int8.cu
+  gemm/gemm_pieces.cu
   gemm/gemv.cu
 )
 set(CUDA_HOST

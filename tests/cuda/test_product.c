@@ -235,6 +235,58 @@ static void whole_tiles_agree(void **state)
     }
 }
 
+/* alpha and beta of an activation that has them; of products they are factors. */
+static void bounds_set(kernel_case *k, const char *act, float slope, float low, float high)
+{
+    const bool clip = !strcmp(act, "clip");
+    if (!clip && strcmp(act, "leaky_relu") && strcmp(act, "hardsigmoid")) return;
+    case_set_float(k, "alpha", clip ? low : slope);
+    case_set_float(k, "beta", clip ? high : 0.4f);
+}
+
+/* Channels that are whole pieces of 8 bytes but no chunks: each tile; pixels and windows over
+   borders, taps that a chunk holds two of, groups, split depths; each epilogue. Filters that are no
+   chunks make rows of Y that are stored by words. */
+static void pieces_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t channels, filters, side, taps, stride, pad, group;
+        int kernels;
+    } cases[] = {
+        {24, 144, 93, 1, 1, 0, 1, 3}, {8, 24, 92, 3, 1, 1, 1, 2},  {24, 72, 94, 1, 1, 0, 1, 3},
+        {40, 24, 13, 1, 1, 0, 1, 1},  {72, 24, 9, 1, 2, 0, 1, 1},  {88, 40, 7, 3, 2, 1, 1, 2},
+        {120, 130, 9, 1, 1, 0, 1, 1}, {200, 88, 6, 1, 1, 0, 1, 1}, {8, 17, 9, 5, 2, 2, 1, 1},
+        {24, 33, 8, 3, 1, 2, 1, 1},   {8, 20, 9, 2, 2, 1, 1, 1},   {24, 20, 9, 3, 1, 1, 2, 1},
+    };
+    static const char *const acts[] = {"none", "relu", "clip", "hardswish"};
+    enum { CASES = sizeof cases / sizeof *cases };
+    for (int i = 0; i < CASES * 8; i += apart()) {
+        kernel_case k;
+        const int64_t cg = cases[i % CASES].channels, group = cases[i % CASES].group,
+                      c = cg * group, m = cases[i % CASES].filters * group,
+                      side = cases[i % CASES].side, taps = cases[i % CASES].taps,
+                      stride = cases[i % CASES].stride, pad = cases[i % CASES].pad,
+                      out = (side + 2 * pad - taps) / stride + 1, y[4] = {1, m, out, out};
+        const pare_dtype t = i / CASES % 2 ? PARE_u8 : PARE_s8;
+        const int act = (i / CASES + i % CASES) % 4;
+        const bool bounds = i / CASES / 4;
+        case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
+        k.nhwc = true;
+        residual_inputs(&k, t, (int64_t[]){1, c, side, side}, (int64_t[]){m, cg, taps, taps}, m,
+                        i / CASES / 2 % 2 ? y : NULL);
+        case_set_int(&k, "to", t);
+        case_set_int(&k, "group", group);
+        case_set_ints(&k, "strides", (int64_t[]){stride, stride}, 2);
+        case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
+        assert_int_equal(pare_node_set_string(k.node, "activation", acts[act]), PARE_OK);
+        bounds_set(&k, acts[act], 0, bounds ? -3 : 0, bounds ? 11 : 1000);
+        case_set_float(&k, "z_scale", 0.07f);
+        case_set_int(&k, "y_zero_point", !bounds ? 0 : t == PARE_u8 ? 100 : -7);
+        case_check_device(&k, cases[i % CASES].kernels);
+    }
+}
+
 /* Shapes that fill a device with the large tiles, and ones that split their depth. */
 static void tiles_and_splits_agree(void **state)
 {
@@ -247,7 +299,8 @@ static void tiles_and_splits_agree(void **state)
         {PARE_s8, 8330, 64, 72, 4}, /* both large tiles, the small one, any */
         {PARE_u8, 8330, 32, 40, 3}, /* 128 rows by 64 columns */
         {PARE_f16, 8330, 32, 72, 4}, {PARE_bf16, 8330, 24, 72, 4},
-        {PARE_s8, 5, 1040, 70, 3}, /* split, small, any */
+        {PARE_s8, 8330, 24, 72, 4},  {PARE_u8, 8330, 40, 24, 3}, /* pieces of 8 bytes */
+        {PARE_s8, 9, 616, 10, 3},    {PARE_s8, 5, 1040, 70, 3},  /* split, small, any */
         {PARE_u8, 70, 512, 20, 3},   {PARE_f16, 33, 600, 65, 3},
         {PARE_bf16, 3, 640, 10, 3},  {PARE_s8, 9, 612, 10, 3}, /* depth in fours */
         {PARE_f16, 9, 602, 10, 3},   {PARE_f16, 9, 601, 10, 3},
@@ -293,15 +346,6 @@ static void libraries_take_floats(void **state)
         /* 20 columns are whole vectors of f32 only */
         case_check_libraries(&k, constant ? 2 : 1, t == PARE_f32 || act < 3 ? 2 : 0);
     }
-}
-
-/* alpha and beta of an activation that has them; of products they are factors. */
-static void bounds_set(kernel_case *k, const char *act, float slope, float low, float high)
-{
-    const bool clip = !strcmp(act, "clip");
-    if (!clip && strcmp(act, "leaky_relu") && strcmp(act, "hardsigmoid")) return;
-    case_set_float(k, "alpha", clip ? low : slope);
-    case_set_float(k, "beta", clip ? high : 0.4f);
 }
 
 /* Activations that cuBLASLt has not, as a pass behind it: erf-GELU and all others. */
@@ -514,6 +558,7 @@ int main(void)
         cmocka_unit_test(patches_agree),
         cmocka_unit_test(pictures_of_one_pixel_agree),
         cmocka_unit_test(whole_tiles_agree),
+        cmocka_unit_test(pieces_agree),
         cmocka_unit_test(negative_pads_agree),
         cmocka_unit_test(tiles_and_splits_agree),
         cmocka_unit_test(libraries_take_floats),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model's tiles and splits beside those of the GPU backend, whose rule it repeats: the same
    answer for products of many sizes, types and ways. Asks no device. */
+#include "runtime/cuda/gemm/pieces.h"
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
 #include "runtime/eval/roofline/internal.h"
@@ -18,7 +19,7 @@ static void swap_compare(const pare_cuda_gemm_args *p, const pare_gpu_product *q
 {
     static const pare_cuda_tiling tile[] = {PARE_CUDA_32X64, PARE_CUDA_64X64, PARE_CUDA_128X64};
     pare_gpu_product few = *q;
-    few.wgmma = few.chunks = few.plain = true;
+    few.wgmma = few.chunks = few.plain = true, few.pieces = false;
     few.batches = 1;
     for (int t = 0; t < 3; t++) {
         const int rows = pare_swap_rows(tile[t]);
@@ -52,7 +53,7 @@ static void compare(const pare_cuda_gemm_args *p, const pare_gpu_product *q)
 static void rules_are_equal(void **state)
 {
     (void)state;
-    static const int sizes[] = {1, 16, 63, 64, 65, 128, 1000, 2048, 8384, 8448, 100352};
+    static const int sizes[] = {1, 16, 24, 63, 64, 65, 128, 1000, 2048, 8384, 8448, 100352};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     int cases = 0;
     for (int i = 0; i < 4 * SIZES * SIZES * SIZES; i++) {
@@ -71,7 +72,9 @@ static void rules_are_equal(void **state)
                                     .rows = (double)rows,
                                     .columns = p.columns,
                                     .depth = p.depth,
-                                    .chunks = type != PARE_f32 && pare_cuda_by_chunks(&p)};
+                                    .pieces = pare_cuda_by_pieces(&p),
+                                    .chunks = pare_cuda_by_pieces(&p) ||
+                                              (type != PARE_f32 && pare_cuda_by_chunks(&p))};
         compare(&p, &q);
         cases++;
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products on tensor cores: which kernel, what gathers X, and what joins parts of depth. Rows of X
-   that chunks of 16 bytes cannot bring (channels that are fewer, transposed windows, many taps) are
-   gathered in copies of 4, or element by element. Where depth is split, each part's sums go to
-   memory and are added in order of depth. */
+   that chunks of 16 bytes cannot bring, nor of integers pieces of 8 (channels that are fewer,
+   transposed windows, many taps), are gathered in copies of 4, or element by element. Where depth
+   is split, each part's sums go to memory and are added in order of depth. */
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/gemm/epilogue_f8.cuh"
+#include "runtime/cuda/gemm/pieces.h"
 
 /* The smallest tile, its steps not unrolled: what gathers is long. */
 struct tile : tile_64x64 {
@@ -18,7 +19,7 @@ SIMT_INLINE void rows_gather(const pare_cuda_gemm_args &p, const char *x, const 
 {
     typedef typename kind_of<KIND>::element element;
     enum { BYTES = sizeof(element) };
-    const int piece = p.copy == 1 ? (int)BYTES : p.copy;
+    const int piece = p.copy == 1 ? (int)BYTES : p.copy == PARE_CUDA_PIECE ? 4 : p.copy;
     PARE_ROLLED for (int at = 0; at < PARE_CUDA_CHUNK; at += piece)
     {
         const int left = p.depth * BYTES - kb - at;
@@ -126,6 +127,7 @@ static cudaError_t gather_launch(const pare_cuda_gemm_args *p, cudaStream_t stre
 static cudaError_t type_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
     const bool int8 = pare_type_is_int8(p->x_type);
+    if (pare_cuda_by_pieces(p)) return pare_cuda_gemm_pieces_launch(p, stream);
     if (pare_cuda_by_chunks(p) && pare_type_is_f8(p->x_type))
         return pare_cuda_gemm_f8_launch(p, stream);
     if (pare_cuda_by_chunks(p))

@@ -98,7 +98,7 @@ typedef struct pare_cuda_gemm_args {
     const pare_cuda_four_columns *four;    /* (columns / 4) the three above once more, or NULL */
     const pare_cuda_side *x_side, *w_side; /* (rows), (columns); both or NULL */
     uint32_t fill;                         /* bytes of what X is outside the picture */
-    const pare_cuda_im2col *patch;         /* (pare_cuda_im2col_chunks), where in.taps is not 0 */
+    const pare_cuda_im2col *patch;         /* (pare_cuda_im2col_chunks), where X is by patches */
     void *partial;                         /* splits > 1: (splits, batches, rows, columns) sums */
     int64_t rows;
     int columns, depth;
@@ -112,7 +112,7 @@ typedef struct pare_cuda_gemm_args {
     pare_tensor_iterator batch;
     int constants; /* entries of bias, scale and shift from one batch to the next */
     bool picture;
-    int copy;   /* bytes that are together and aligned in X: 16, 4, or 1; less than 16: gathered */
+    int copy;   /* bytes that are together and aligned in X: 16, 8 (pieces.h), 4 or 1 */
     int splits; /* of depth; 1: none */
     int lot;    /* elements of Y that are stored at once: 16 or 4 bytes of them, or 1 */
     pare_cuda_tiling tile;

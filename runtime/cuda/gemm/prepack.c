@@ -3,6 +3,7 @@
    while preparing, and are on the device with scales, biases and corrections in one block. */
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/base/size.h"
+#include "runtime/cuda/gemm/pieces.h"
 #include "runtime/cuda/gemm/sparse.h"
 #include "runtime/cuda/gemm/wgmma.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
@@ -58,12 +59,8 @@ void pare_cuda_lot_set(pare_cuda_gemm_args *p)
 int pare_cuda_copy_of(pare_dtype type, const int64_t *distances, int count)
 {
     int copy = type == PARE_f32 ? 1 : 16;
-    for (int i = 0; i < count && copy > 1; i++) {
-        int64_t bytes = distances[i] * pare_cuda_bytes(type);
-        if (bytes % 16) copy = bytes % 4 ? 1 : 4;
-    }
-    for (int i = 0; i < count && copy == 4; i++)
-        if (distances[i] * pare_cuda_bytes(type) % 4) copy = 1;
+    for (int i = 0; i < count; i++)
+        while (distances[i] * pare_cuda_bytes(type) % copy) copy = copy > 4 ? copy / 2 : 1;
     return copy;
 }
 
@@ -142,8 +139,8 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     k->scale = part(&k->bytes, channels * sizeof(float));
     k->bias = part(&k->bytes, channels * sizeof(float));
     k->shift = part(&k->bytes, channels * sizeof(int32_t));
-    k->patch = part(&k->bytes,
-                    pare_cuda_im2col_chunks((int64_t)p->depth * bytes) * sizeof(pare_cuda_im2col));
+    k->patch = part(&k->bytes, pare_cuda_im2col_chunks((int64_t)p->depth * bytes) *
+                                   sizeof(pare_cuda_im2col) * (pare_cuda_by_pieces(p) ? 2 : 1));
     all = k->bytes;
     if (k->sparse || k->wgmma) k->weights = part(&all, channels * row);
     k->host = pare_alloc(prep->ctx, all, 1);
@@ -213,19 +210,21 @@ static bool bias_fold(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p, 
     return true;
 }
 
-/* Where the chunks of a patch are. */
+/* Where the chunks of a patch are, or the pieces, of a matrix's row, too. */
 static void patch_pack(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
 {
     const pare_cuda_picture *in = &p->in;
-    const int bytes = pare_cuda_bytes(p->x_type), tap_bytes = in->channels * bytes;
+    const bool pieces = pare_cuda_by_pieces(p);
+    const int bytes = pare_cuda_bytes(p->x_type), size = pieces ? PARE_CUDA_PIECE : PARE_CUDA_CHUNK;
+    const int tap_bytes = p->picture ? in->channels * bytes : p->depth * bytes;
     pare_cuda_im2col *to = (pare_cuda_im2col *)(void *)(k->host + k->patch);
-    if (!p->picture || !pare_cuda_by_chunks(p)) return;
-    for (int chunk = 0; chunk < p->depth * bytes / PARE_CUDA_CHUNK; chunk++) {
-        const int tap = chunk * PARE_CUDA_CHUNK / tap_bytes;
-        const int64_t line = tap / in->kernel_width * in->dilation[0] * in->row;
-        const int64_t pixel = tap % in->kernel_width * in->dilation[1] * in->pixel;
-        to[chunk].at = (int)((line + pixel) * bytes) + chunk * PARE_CUDA_CHUNK - tap * tap_bytes;
-        to[chunk].tap = 1u << tap;
+    if (!pieces && (!p->picture || !pare_cuda_by_chunks(p))) return;
+    for (int i = 0; i < p->depth * bytes / size; i++) {
+        const int tap = i * size / tap_bytes, width = p->picture ? in->kernel_width : 1;
+        const int64_t line = tap / width * in->dilation[0] * in->row;
+        const int64_t pixel = tap % width * in->dilation[1] * in->pixel;
+        to[i].at = (int)((line + pixel) * bytes) + i * size - tap * tap_bytes;
+        to[i].tap = 1u << tap;
     }
 }
 
@@ -364,7 +363,7 @@ static int64_t blocks_of(const pare_cuda_gemm_args *p, int rows, int columns)
 
 bool pare_cuda_tile_fits(const pare_cuda_gemm_args *p, pare_cuda_tiling tile)
 {
-    if (!pare_cuda_by_chunks(p)) return false;
+    if (!pare_cuda_by_chunks(p) && !pare_cuda_by_pieces(p)) return false;
     switch (tile) {
     case PARE_CUDA_128X128: return p->columns > 64 && blocks_of(p, 128, 128) >= PROCESSORS / 2;
     case PARE_CUDA_128X64: return blocks_of(p, 128, 64) >= PROCESSORS / 2;

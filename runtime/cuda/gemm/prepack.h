@@ -67,7 +67,7 @@ void pare_cuda_batch_set(pare_cuda_gemm_args *p, int64_t count, int64_t y, int64
 int64_t pare_cuda_pitch(int64_t depth, pare_dtype type);
 /* Stores of 16 or 4 bytes, where Y's rows and batches allow them. */
 void pare_cuda_lot_set(pare_cuda_gemm_args *p);
-/* The widest copy that all these distances in elements allow: 16, 4 or 1. */
+/* The widest copy that all these distances in elements allow: 16, 8, 4 or 1; f32: 1. */
 int pare_cuda_copy_of(pare_dtype type, const int64_t *distances, int count);
 
 /* May the node's tensors be sums of these types? */

@@ -11,6 +11,7 @@
 /* runtime/cuda/conv and gemm/pack.h */
 enum {
     CHUNK = 16,
+    PIECE = 8,
     MOST_TAPS = 32,
     FEW_FILTERS = 16,
     STEM_PIXELS = 4,
@@ -110,8 +111,10 @@ static pare_gpu_product product_of(const conv *c)
               (!pare_type_is_f8(c->type) || (!a->epilogue.real && (!z || z == c->type)));
     p.bounds = pare_type_is_int8(c->type) && pare_epilogue_bounds(&a->epilogue);
     const bool merged = p.picture && lines_merge(c), whole = fmod((double)a->cg * size, CHUNK) == 0;
+    p.pieces = pare_type_is_int8(c->type) && !whole && !merged && a->cg % PIECE == 0 &&
+               pare_view_nhwc(&c->prep->in[0]) && (!p.picture || taps <= MOST_TAPS);
     p.chunks = c->type != PARE_f32 && pare_view_nhwc(&c->prep->in[0]) &&
-               ((whole && (!p.picture || taps <= MOST_TAPS)) ||
+               ((whole && (!p.picture || taps <= MOST_TAPS)) || p.pieces ||
                 (merged && (double)w->kernel[1] <= MOST_TAPS));
     p.narrow = a->cg % 128 != 0;
     p.gelu = a->act.kind == PARE_ACT_GELU;

@@ -62,7 +62,8 @@ typedef struct pare_gpu_product {
     pare_dtype y, z; /* what gemm/wgmma.cu makes, and adds: of a residual */
     double batches, rows, columns, depth;
     bool picture; /* rows of X are patches */
-    bool chunks;  /* and are copied by 16 bytes */
+    bool chunks;  /* and are copied by 16 bytes, or by 8 */
+    bool pieces;  /* by 8: of integers (gemm/pieces.h) */
     bool residual;
     bool plain;   /* the epilogue rounds and clamps, no more */
     bool bounds;  /* integers: not to their type's bounds, or to 0, alone */

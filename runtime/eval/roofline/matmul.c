@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { CHUNK = 16, FEW_ROWS = 64 }; /* FEW_ROWS: runtime/cuda/matmul_weights.c */
+enum { CHUNK = 16, PIECE = 8, FEW_ROWS = 64 }; /* FEW_ROWS: runtime/cuda/matmul_weights.c */
 
 typedef struct matmul {
     const pare_roofline_maker *m;
@@ -47,7 +47,9 @@ static pare_gpu_product product_of(const matmul *c)
                           .depth = (double)a->depth,
                           .residual = z != NULL,
                           .library = library_takes(c)};
-    p.chunks = c->type != PARE_f32 && fmod(p.depth * size, CHUNK) == 0;
+    const bool whole = fmod(p.depth * size, CHUNK) == 0;
+    p.pieces = integer && joins && !whole && fmod(p.depth, PIECE) == 0;
+    p.chunks = c->type != PARE_f32 && (whole || p.pieces);
     p.plain = pare_act_clamps(&a->act) && a->alpha == 1 &&
               (!integer || (!a->epilogue.real && (!z || pare_type_is_int8(z->dtype)))) &&
               (!f8 || (!a->epilogue.real && (!z || z->dtype == c->type)));

@@ -56,7 +56,9 @@ static bool row_of(const char *counts, const pare_gpu_product *p, const struct t
                    pare_sass *out)
 {
     char name[128];
-    const char *rows = p->picture && p->chunks ? "15im2col_iterator" : "15matrix_iterator";
+    const char *rows = p->pieces                 ? "15pieces_iterator"
+                       : p->picture && p->chunks ? "15im2col_iterator"
+                                                 : "15matrix_iterator";
     snprintf(name, sizeof name, "_Z9gemm_tileILi%dE7tile_ofILi2ELi2ELi%dELi%dEE%sLi%dE",
              (int)p->type, t->tm, t->tn, rows, end);
     return pare_sass_find(counts, name, out);

@@ -254,7 +254,8 @@ static void faster_take(pare_roofline_step *out, pare_roofline_step *made, const
 
 static bool takes(const pare_gpu_spec *spec, const pare_gpu_product *p)
 {
-    return p->wgmma && p->chunks && p->batches == 1 && fmod(p->columns * size_of(p->y), LOT) == 0 &&
+    return p->wgmma && p->chunks && !p->pieces && p->batches == 1 &&
+           fmod(p->columns * size_of(p->y), LOT) == 0 &&
            p->rows * p->columns * 33 >= (double)spec->sms * LEAST_OUTPUTS;
 }
 

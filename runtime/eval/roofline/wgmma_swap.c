@@ -44,7 +44,7 @@ int pare_swap_blocks(const pare_gpu_product *p, int rows)
 
 bool pare_swap_takes(const pare_gpu_product *p, int rows)
 {
-    return p->wgmma && p->chunks && !pare_type_is_f8(p->type) && p->batches == 1 &&
+    return p->wgmma && p->chunks && !p->pieces && !pare_type_is_f8(p->type) && p->batches == 1 &&
            fmod(p->columns, 4) == 0 && (p->plain || !p->picture) &&
            (p->plain || p->gelu || rows == 64) && tiles_of(p, rows) <= 4 * SMS;
 }
