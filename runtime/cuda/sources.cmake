@@ -102,6 +102,7 @@ set(CUDA_HOST
   conv/conv_pool.c
   conv/dnn.c
   conv/dnn_device.c
+  conv/dnn_kept.c
   conv/dnn_plan.c
   conv/depthwise_pointwise.c
   device/dcgm.c

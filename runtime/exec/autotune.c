@@ -38,14 +38,24 @@ static double bytes_of(const pare_prep *p)
     return sum;
 }
 
-/* A device that is too full for a trial is no reason to fail: that kernel is left out. */
+/* May others be timed without it? A device is too full for its trial; or a library's call failed,
+   whose kernel does not serve any more. */
+static bool is_left_out(const pare_kernel *kernel, const pare_prep *prep, pare_status st)
+{
+    if (!prep->device || st == PARE_OK) return false;
+    if (st == PARE_MEMORY) return true;
+    if (pare_kernel_serves(kernel, prep)) return false;
+    pare_log(prep->ctx, PARE_LOG_WARNING, "%s is left out: %s", kernel->name, prep->ctx->message);
+    return true;
+}
+
 static pare_status time_alone(pare_kernel_benchmark *t, const pare_kernel *kernel,
                               const pare_prep *prep, const pare_benchmark_memory *memory,
                               double rival, double *seconds)
 {
     pare_status st = pare_kernel_benchmark_open(t, kernel, prep, memory);
     if (st == PARE_OK) st = pare_kernel_benchmark_time(t, rival, seconds);
-    if (st != PARE_MEMORY || !prep->device) return st;
+    if (!is_left_out(kernel, prep, st)) return st;
     pare_ctx_clear(prep->ctx);
     pare_kernel_benchmark_close(t);
     *seconds = INFINITY;
@@ -130,8 +140,9 @@ static pare_status time_on_device(autotune *c, const pare_kernel *const *kernel,
     return st;
 }
 
-/* Seconds (count) of a run of each kernel, INFINITY where a device has no memory left
-   for it. Those that are close were run in turn, so that what disturbs one disturbs all. */
+/* Seconds (count) of a run of each kernel, INFINITY where a device has no memory left for it, or
+   its library failed. Those that are close were run in turn, so that what disturbs one disturbs
+   all. */
 static pare_status time_kernels(const pare_kernel *const *kernel, int count, const pare_prep *prep,
                                 double *seconds)
 {
@@ -233,7 +244,7 @@ static const pare_kernel *find(const pare_kernel *const *able, int count, const 
     return NULL;
 }
 
-/* *whole: every kernel had the memory to be timed. */
+/* *whole: every kernel was timed. */
 static pare_status fastest(const pare_tuner *t, const pare_prep *prep,
                            const pare_kernel *const *able, int count, const pare_kernel **out,
                            bool *whole)
@@ -270,6 +281,6 @@ pare_status pare_tuner_choose(pare_tuner *tuner, const pare_prep *prep,
     if (known || !tuner->timing) return PARE_OK;
     bool whole;
     PARE_TRY(fastest(tuner, prep, able, count, out, &whole));
-    if (!whole) return PARE_OK; /* with more memory another may be the fastest */
+    if (!whole) return PARE_OK; /* another time another may be the fastest */
     return pare_machine_table_put(tuner->table, key, json_string((*out)->name));
 }

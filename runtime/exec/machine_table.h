@@ -27,8 +27,8 @@ extern const char pare_kernels_id[];
 
 /* What numbers and times depend on: the processor with the instruction sets in force, or the device
    with its driver and its libraries; and the kernels:
-     "NVIDIA H200 (sm_90), CUDA 13.0, driver 580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0, kernels
-   0011223344556677". */
+     "NVIDIA H200 (sm_90), CUDA 13.0, driver 580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0, cuDNN
+   9.19.0, kernels 0011223344556677". */
 enum { PARE_MACHINE_NAME = 512 };
 void pare_machine_name(pare_ctx *ctx, char *out, size_t size, pare_device *device);
 

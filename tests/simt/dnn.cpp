@@ -114,6 +114,8 @@ int execute(dnn_handle *h, descriptor *plan, descriptor *pack)
         if (!all().count(d)) simt_fault("cuDNN: a plan runs whose descriptors were destroyed");
     const std::vector<int64_t> ids = values<int64_t>(*pack, PARE_DNN_PACK_IDS);
     const std::vector<void *> pointers = values<void *>(*pack, PARE_DNN_PACK_POINTERS);
+    if (plan->ran && plan->ran != h) call moves("cuDNN plans that moved"); // counted
+    plan->ran = h;
     if (std::set<int64_t>(ids.begin(), ids.end()) != plan->names)
         return no(PARE_DNN_BAD_PARAM, "the pack names other tensors than the graph");
     std::map<int64_t, void *> address;

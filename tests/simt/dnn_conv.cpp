@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution, its gradients and what follows, after the emulation's cuDNN: sums of integers
-// exact, sums of floats in double, one rounding to the result's type.
+// A convolution, its gradients and what follows, after the emulation's cuDNN: sums of floats in
+// double, one rounding to the result's type; sums of integers exact, and then through float, as
+// factors of that type let the library do.
 #include "dnn_stub.h"
 #include "simt_device.h"
 
@@ -87,7 +88,7 @@ double finished(const dnn_work &g, const std::map<int64_t, void *> &address, con
                 v + load(address.at(s.b.id), blas_type(s.b.type), offset(s.b, at))));
         } else {
             const double low = s.of.low_set ? s.of.low : 0;
-            v = v < low ? low : v;
+            v = v < low || (v != v && !s.of.keeps_nan) ? low : v;
             if (s.of.high_set && v > s.of.high) v = s.of.high;
         }
     }
@@ -165,7 +166,8 @@ void dnn_run(const dnn_work &g, const std::map<int64_t, void *> &address)
     char *to = static_cast<char *>(address.at(out.id));
     const size_t bytes = dnn_type_bytes(out.type);
     do {
-        const double v = finished(g, address, p, s.at(p)) + (g.wrong ? random_number() % 7 + 1 : 0);
+        double v = finished(g, address, p, s.at(p)) + (g.wrong ? random_number() % 7 + 1 : 0);
+        if (out.type == PARE_DNN_S32) v = static_cast<double>(static_cast<float>(v));
         const int64_t at = offset(out, p);
         store(to, blas_type(out.type), at, v);
         if (check) check->written(to + static_cast<size_t>(at) * bytes, bytes);

@@ -32,6 +32,7 @@ struct descriptor {
     std::vector<dnn_tensor> in_memory; // the same
     engine_config config;              // of configs, engines and plans
     std::vector<descriptor *> needs;   // must live when a plan runs
+    void *ran;                         // the handle a plan ran on last
 };
 
 struct dnn_handle {

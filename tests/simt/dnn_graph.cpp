@@ -64,6 +64,7 @@ static const dnn_rule rules[] = {
     {PARE_DNN_CONVOLUTION, PARE_DNN_CONVOLUTION_DILATIONS, PARE_DNN_T_INT64, 2, 3, true},
     {PARE_DNN_POINTWISE, PARE_DNN_POINTWISE_MODE, PARE_DNN_T_POINTWISE_MODE, 1, 1, true},
     {PARE_DNN_POINTWISE, PARE_DNN_POINTWISE_MATH, PARE_DNN_T_DATA_TYPE, 1, 1, true},
+    {PARE_DNN_POINTWISE, PARE_DNN_POINTWISE_NAN, PARE_DNN_T_NAN_PROPAGATION, 1, 1, false},
     {PARE_DNN_POINTWISE, PARE_DNN_POINTWISE_LOWER, PARE_DNN_T_DOUBLE, 1, 1, false},
     {PARE_DNN_POINTWISE, PARE_DNN_POINTWISE_UPPER, PARE_DNN_T_DOUBLE, 1, 1, false},
     {PARE_DNN_OP_POINTWISE, PARE_DNN_OP_POINTWISE_OF, PARE_DNN_T_DESCRIPTOR, 1, 1, true},
@@ -231,10 +232,12 @@ static int step_add(descriptor *d, const descriptor &op)
                      y = tensor_of(*part(op, PARE_DNN_OP_POINTWISE_Y, PARE_DNN_TENSOR));
     if (!x.is_virtual || x.id != d->work.out.id || y.id == x.id)
         return no(PARE_DNN_BAD_PARAM, "steps follow each other");
-    const dnn_pointwise p = {
-        value<int>(*of, PARE_DNN_POINTWISE_MODE), of->set.count(PARE_DNN_POINTWISE_LOWER) != 0,
-        of->set.count(PARE_DNN_POINTWISE_UPPER) != 0, value<double>(*of, PARE_DNN_POINTWISE_LOWER),
-        value<double>(*of, PARE_DNN_POINTWISE_UPPER)};
+    const dnn_pointwise p = {value<int>(*of, PARE_DNN_POINTWISE_MODE),
+                             value<int>(*of, PARE_DNN_POINTWISE_NAN) == PARE_DNN_PROPAGATE_NAN,
+                             of->set.count(PARE_DNN_POINTWISE_LOWER) != 0,
+                             of->set.count(PARE_DNN_POINTWISE_UPPER) != 0,
+                             value<double>(*of, PARE_DNN_POINTWISE_LOWER),
+                             value<double>(*of, PARE_DNN_POINTWISE_UPPER)};
     d->work.steps.push_back({p, b ? tensor_of(*b) : dnn_tensor{}});
     d->work.out = y;
     return b ? graph_memory(d, tensor_of(*b)) : PARE_DNN_SUCCESS;

@@ -25,7 +25,7 @@ struct dnn_window {
 
 struct dnn_pointwise {
     int mode;
-    bool low_set, high_set;
+    bool keeps_nan, low_set, high_set;
     double low, high;
 };
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions and their gradients on cuDNN: its first few plans (dnn_plan.h), an entry each.
+/* Convolutions and their gradients on cuDNN: its first few engines (dnn_kept.h), an entry each.
    Floats with bias, ReLU or bounds, and a residual. 8-bit ones that our own kernels lack, over
    three axes or with computed weights: the library makes the sums, which are exact, and the passes
    of dnn_pass.h the rest. Sums of floats are the library's: not in deterministic execution, but for
    convolutions of a training where the device allows that (pare_cuda_allow_dnn). */
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
+#include "runtime/cuda/conv/dnn_kept.h"
 #include "runtime/cuda/conv/dnn_pass.h"
-#include "runtime/cuda/conv/dnn_plan.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/gemm/prepack.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What a reader found of a node. */
@@ -98,8 +99,10 @@ static bool parts_read(const pare_prep *p, const pare_cuda_conv_parts *parts, dn
     pare_window win;
     c->makes = parts->makes;
     c->rank = parts->x->rank < 4 ? 4 : parts->x->rank;
-    /* our own kernels are good where W is constant and pictures have two axes or fewer */
-    c->compiles = !p->in[1].data || c->rank > 4;
+    /* our own kernels are good where W is constant and pictures have two axes or fewer; sums of
+       floats that are to be the same tomorrow do not depend on whether NVRTC is there */
+    c->compiles = (!p->in[1].data || c->rank > 4) &&
+                  !(p->deterministic && !pare_type_is_int8(p->in[0].dtype));
     n->last = c->rank == 4 && parts->x->stride[1] == 1 && parts->y->stride[1] == 1;
     return parts->w->rank == parts->x->rank && parts->y->rank == parts->x->rank &&
            pare_cuda_readable(p, pare_cuda_conv_window(p, &win)) && win.group > 0 &&
@@ -188,6 +191,20 @@ static bool is_dense(const pare_view *v, bool last)
     return last ? pare_view_nhwc(v) : pare_view_rowmajor(v);
 }
 
+/* Is every sum below 2^24? The library passes sums through f32, which holds integers up to there.
+   Larger ones are rounded as the epilogue would round them, unless a shift is to be taken off
+   before. */
+static bool sums_exact(const pare_view *w)
+{
+    const int64_t depth = pare_view_count(w) / w->dim[0];
+    for (int64_t m = 0; m < w->dim[0]; m++) {
+        int64_t sum = 0;
+        for (int64_t k = 0; k < depth; k++) sum += abs(((const int8_t *)w->data)[m * depth + k]);
+        if (128 * sum > 1 << 24) return false;
+    }
+    return true;
+}
+
 /* Where pixels beyond the edge count, as they do unless the zero point is 0, they are made. */
 static bool integers_read(const pare_prep *p, dnn_node *n)
 {
@@ -201,14 +218,15 @@ static bool integers_read(const pare_prep *p, dnn_node *n)
         n->a.q.w_zero || !is_dense(y, n->last) || !pare_cuda_residual_fits(p, n->a.at.residual))
         return false;
     n->zero = n->a.q.x_zero - (x->dtype == PARE_u8 ? 128 : 0);
-    if (n->zero && !(p->in[1].data && pare_view_rowmajor(&p->in[1]))) return false; /* what is W? */
+    if (n->zero && !(p->in[1].data && pare_view_rowmajor(&p->in[1]) && sums_exact(&p->in[1])))
+        return false;
     n->copies = x->dtype == PARE_u8 || (n->zero && is_padded(c)) || !is_dense(x, n->last);
     if (n->copies) copy_set(n);
     packs_set(p, n);
     c->x.type = c->w.type = PARE_DNN_S8, c->y.type = PARE_DNN_S32;
-    double macs = 1;
-    for (int i = 0; i < c->rank; i++) macs *= (double)c->x.dim[i];
-    return macs <= INT32_MAX;
+    double count = 1; /* of X with what is around it */
+    for (int i = 0; i < c->rank; i++) count *= (double)c->x.dim[i];
+    return count <= INT32_MAX;
 }
 
 static bool node_read(const pare_prep *p, dnn_node *n)
@@ -325,7 +343,7 @@ static pare_status block_make(pare_prep *p, const dnn_node *n, dnn_prepared *s)
 static bool dnn_can(const pare_prep *p, int rank)
 {
     dnn_node n;
-    return node_read(p, &n) && pare_dnn_count(p, &n.c) > rank;
+    return node_read(p, &n) && pare_dnn_has(p, &n.c, rank);
 }
 
 static void signs_set(pare_prep *p, const dnn_node *n, dnn_prepared *s)
@@ -371,7 +389,9 @@ static void packed_set(pare_prep *p, const dnn_node *n)
 static void dnn_release(void *state)
 {
     dnn_prepared *s = state;
-    if (s && s->block) s->device->backend->free(s->device, s->block);
+    if (!s) return;
+    pare_dnn_leave(&s->chosen);
+    if (s->block) s->device->backend->free(s->device, s->block);
 }
 
 static pare_status dnn_prepare(pare_prep *p, int rank)
@@ -385,20 +405,18 @@ static pare_status dnn_prepare(pare_prep *p, int rank)
     s->int8 = n.int8, s->copies = n.copies;
     s->bias_at = n.int8 ? -1 : n.a.at.bias, s->residual_at = n.a.at.residual;
     PARE_TRY(pare_dnn_choose(p, &n.c, rank, &s->chosen));
-    PARE_TRY(block_make(p, &n, s));
+    const pare_status st = block_make(p, &n, s);
+    if (st != PARE_OK) {
+        dnn_release(s);
+        return st;
+    }
     passes_set(p, &n, s);
     packed_set(p, &n);
     p->state = s;
     return PARE_OK;
 }
 
-static pare_status dnn_bind(pare_call *c, pare_arena *arena)
-{
-    (void)arena;
-    return pare_cuda_dnn_handle(c->ctx, c->stream, &c->bound);
-}
-
-static void addresses_set(const pare_call *c, const dnn_prepared *s, void *data[PARE_DNN_TENSORS])
+static void places_set(const pare_call *c, const dnn_prepared *s, void *data[PARE_DNN_TENSORS])
 {
     const int x = s->makes == PARE_CUDA_CONV_DW;
     data[PARE_DNN_X] = s->makes == PARE_CUDA_CONV_DX ? c->out[0].data : c->in[x].data;
@@ -408,23 +426,37 @@ static void addresses_set(const pare_call *c, const dnn_prepared *s, void *data[
     if (s->residual_at >= 0) data[PARE_DNN_RESIDUAL] = c->in[s->residual_at].data;
     if (s->w) data[PARE_DNN_W] = (void *)(uintptr_t)s->w;
     if (s->bias) data[PARE_DNN_BIAS] = (void *)(uintptr_t)s->bias;
+    if (s->int8) data[PARE_DNN_Y] = (char *)c->scratch + s->sums;
+    if (s->copies) data[PARE_DNN_X] = (char *)c->scratch + s->copy;
 }
 
-static pare_status integers_run(const pare_call *c, const dnn_prepared *s, void **data)
+static pare_status dnn_bind(pare_call *c, pare_arena *arena)
+{
+    const dnn_prepared *s = c->state;
+    void *data[PARE_DNN_TENSORS] = {0};
+    pare_dnn_bound *b;
+    places_set(c, s, data);
+    PARE_TRY(pare_dnn_bind(c, arena, &s->chosen, data, &b));
+    c->bound = b;
+    return PARE_OK;
+}
+
+static void dnn_unbind(void *bound) { pare_dnn_unbind(bound); }
+
+static pare_status signs_run(const pare_call *c, const dnn_prepared *s, void *to)
+{
+    pare_dnn_signs signs = s->signs;
+    signs.from = c->in[0].data;
+    signs.to = to;
+    return PARE_CUDA_LAUNCH(c, pare_dnn_signs_launch, &signs);
+}
+
+static pare_status requantize_run(const pare_call *c, const dnn_prepared *s, const void *sums)
 {
     pare_dnn_requantize r = s->requantize;
-    pare_dnn_signs signs = s->signs;
-    void *sums = (char *)c->scratch + s->sums;
-    r.y = data[PARE_DNN_Y];
-    if (s->residual_at >= 0) r.z = data[PARE_DNN_RESIDUAL];
-    data[PARE_DNN_Y] = sums;
-    if (s->copies) {
-        signs.from = data[PARE_DNN_X];
-        data[PARE_DNN_X] = signs.to = (char *)c->scratch + s->copy;
-        PARE_TRY(PARE_CUDA_LAUNCH(c, pare_dnn_signs_launch, &signs));
-    }
-    PARE_TRY(pare_dnn_run(c, &s->chosen, c->bound, data));
+    if (s->residual_at >= 0) r.z = c->in[s->residual_at].data;
     r.sums = sums;
+    r.y = c->out[0].data;
     return PARE_CUDA_LAUNCH(c, pare_dnn_requantize_launch, &r);
 }
 
@@ -432,8 +464,10 @@ static pare_status dnn_run(const pare_call *c)
 {
     const dnn_prepared *s = c->state;
     void *data[PARE_DNN_TENSORS] = {0};
-    addresses_set(c, s, data);
-    return s->int8 ? integers_run(c, s, data) : pare_dnn_run(c, &s->chosen, c->bound, data);
+    places_set(c, s, data);
+    if (s->copies) PARE_TRY(signs_run(c, s, data[PARE_DNN_X]));
+    PARE_TRY(pare_dnn_run(c, c->bound, data));
+    return s->int8 ? requantize_run(c, s, data[PARE_DNN_Y]) : PARE_OK;
 }
 
 #define DNN_ENTRY(rank)                                                                            \
@@ -444,6 +478,7 @@ static pare_status dnn_run(const pare_call *c)
                                                    .prepare = dnn_prepare_##rank,                  \
                                                    .bind = dnn_bind,                               \
                                                    .run = dnn_run,                                 \
+                                                   .unbind = dnn_unbind,                           \
                                                    .release = dnn_release};
 DNN_ENTRY(0)
 DNN_ENTRY(1)

@@ -38,6 +38,7 @@ enum { /* cudnnDataType_t */
 };
 
 enum { PARE_DNN_CROSS_CORRELATION = 1 };                              /* cudnnConvolutionMode_t */
+enum { PARE_DNN_PROPAGATE_NAN = 1 };                                  /* cudnnNanPropagation_t */
 enum { PARE_DNN_POINTWISE_ADD = 0, PARE_DNN_POINTWISE_RELU = 100 };   /* cudnnPointwiseMode_t */
 enum { PARE_DNN_HEURISTICS_FALLBACK = 2, PARE_DNN_HEURISTICS_A = 3 }; /* cudnnBackendHeurMode_t */
 
@@ -86,6 +87,7 @@ enum { /* cudnnBackendAttributeType_t */
        PARE_DNN_T_POINTER = 6,
        PARE_DNN_T_CONVOLUTION_MODE = 7,
        PARE_DNN_T_HEURISTICS_MODE = 8,
+       PARE_DNN_T_NAN_PROPAGATION = 10,
        PARE_DNN_T_NUMERICAL_NOTE = 11,
        PARE_DNN_T_POINTWISE_MODE = 14,
        PARE_DNN_T_DESCRIPTOR = 15,
@@ -96,6 +98,7 @@ enum { /* cudnnBackendAttributeType_t */
 enum { /* cudnnBackendAttributeName_t; of convolutions: FORWARD + W and so on */
        PARE_DNN_POINTWISE_MODE = 0,
        PARE_DNN_POINTWISE_MATH = 1,
+       PARE_DNN_POINTWISE_NAN = 2,
        PARE_DNN_POINTWISE_LOWER = 3,
        PARE_DNN_POINTWISE_UPPER = 4,
        PARE_DNN_CONVOLUTION_COMPUTE = 100,

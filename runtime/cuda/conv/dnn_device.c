@@ -26,7 +26,10 @@ pare_cuda_dnn *pare_cuda_dnn_find(pare_ctx *ctx, pare_device *device)
     slot->looked = true;
     pare_cuda_dnn *d = pare_alloc(ctx, 1, sizeof *d);
     const pare_status st = d ? pare_dnn_open(ctx, &d->api) : PARE_MEMORY;
-    if (st == PARE_OK) return slot->dnn = d;
+    if (st == PARE_OK) {
+        (void)pthread_mutex_init(&d->lock, NULL); /* on Linux it does not fail */
+        return slot->dnn = d;
+    }
     pare_log(ctx, PARE_LOG_INFO, "without cuDNN, convolutions run on our own kernels: %s",
              ctx->message);
     pare_ctx_clear(ctx);
@@ -34,16 +37,24 @@ pare_cuda_dnn *pare_cuda_dnn_find(pare_ctx *ctx, pare_device *device)
     return NULL;
 }
 
+static pare_status handle_make(pare_ctx *ctx, pare_device *device, pare_cuda_dnn *d)
+{
+    if (d->handle) return PARE_OK;
+    PARE_TRY(device->streams->enter(ctx, device));
+    const pare_status st =
+        pare_cuda_dnn_status(ctx, &d->api, NULL, d->api.create(&d->handle), "cudnnCreate");
+    if (st != PARE_OK) d->handle = NULL;
+    return st;
+}
+
 pare_cuda_dnn *pare_cuda_dnn_start(pare_ctx *ctx, pare_device *device)
 {
     pare_cuda_dnn *d = pare_cuda_dnn_find(ctx, device);
-    if (!d || d->failed || d->handle) return d && !d->failed ? d : NULL;
-    pare_status st = device->streams->enter(ctx, device);
-    if (st == PARE_OK)
-        st = pare_cuda_dnn_status(ctx, &d->api, NULL, d->api.create(&d->handle), "cudnnCreate");
-    if (st == PARE_OK) return d;
-    d->handle = NULL;
-    pare_cuda_dnn_give_up(ctx, d);
+    if (!d) return NULL;
+    (void)pthread_mutex_lock(&d->lock);
+    if (!d->failed && handle_make(ctx, device, d) != PARE_OK) pare_cuda_dnn_give_up(ctx, d);
+    if (!d->failed) return d;
+    (void)pthread_mutex_unlock(&d->lock);
     return NULL;
 }
 
@@ -60,13 +71,15 @@ void pare_cuda_dnn_close(pare_cuda_dnn *d)
     if (!d) return;
     pare_dnn_answers_free(&d->api, d->answers);
     if (d->handle) (void)d->api.destroy(d->handle);
+    (void)pthread_mutex_destroy(&d->lock);
     pare_free(d);
 }
 
 pare_status pare_cuda_dnn_handle(pare_ctx *ctx, pare_stream *stream, void **out)
 {
     pare_cuda_stream_dnn *q = pare_cuda_stream_dnn_of(stream);
-    const pare_dnn_api *api = &pare_cuda_device_dnn(stream->device)->dnn->api;
+    pare_cuda_dnn *d = pare_cuda_device_dnn(stream->device)->dnn;
+    const pare_dnn_api *api = &d->api;
     if (!q->handle) {
         PARE_TRY(stream->device->streams->enter(ctx, stream->device));
         q->destroy = api->destroy;
@@ -79,6 +92,9 @@ pare_status pare_cuda_dnn_handle(pare_ctx *ctx, pare_stream *stream, void **out)
                                       "cudnnSetStream");
         if (st != PARE_OK) {
             pare_cuda_stream_dnn_close(q);
+            (void)pthread_mutex_lock(&d->lock);
+            d->failed |= st != PARE_MEMORY;
+            (void)pthread_mutex_unlock(&d->lock);
             return st;
         }
     }

@@ -4,29 +4,23 @@
 
 #include <string.h>
 
-enum { MOST_MADE = 64, MOST_CONFIGS = 40 };
+enum { MOST_CONFIGS = 40 };
 
-typedef struct dnn_plan {
-    void *plan;
-    size_t workspace;
-    bool tensor_cores;
-} dnn_plan;
-
-struct pare_dnn_answers {
-    pare_dnn_answers *next;
-    pare_dnn_conv of;
-    int count;
-    dnn_plan plan[PARE_DNN_MOST]; /* best first */
-    int made_count;
-    void *made[MOST_MADE]; /* descriptors, plans among them, which need the others */
-};
-
-int pare_dnn_answers_count(const pare_dnn_answers *a) { return a->count; }
+static void plans_free(const pare_dnn_api *api, pare_dnn_plan *p)
+{
+    while (p) {
+        pare_dnn_plan *next = p->next;
+        (void)api->drop(p->plan);
+        pare_free(p);
+        p = next;
+    }
+}
 
 void pare_dnn_answers_free(const pare_dnn_api *api, pare_dnn_answers *a)
 {
     while (a) {
         pare_dnn_answers *next = a->next;
+        for (int i = 0; i < a->count; i++) plans_free(api, a->engine[i].first.next);
         while (a->made_count) (void)api->drop(a->made[--a->made_count]);
         pare_free(a);
         a = next;
@@ -161,6 +155,9 @@ static pare_status pointwise_make(dnn_maker *m, void *x, void *b, void *y, void 
     PARE_TRY(set_int(m, of, PARE_DNN_POINTWISE_MODE, PARE_DNN_T_POINTWISE_MODE,
                      b ? PARE_DNN_POINTWISE_ADD : PARE_DNN_POINTWISE_RELU));
     PARE_TRY(set_int(m, of, PARE_DNN_POINTWISE_MATH, PARE_DNN_T_DATA_TYPE, PARE_DNN_F32));
+    if (!b) /* without it ReLU may make a number of NaN */
+        PARE_TRY(set_int(m, of, PARE_DNN_POINTWISE_NAN, PARE_DNN_T_NAN_PROPAGATION,
+                         PARE_DNN_PROPAGATE_NAN));
     if (!b) PARE_TRY(set(m, of, PARE_DNN_POINTWISE_LOWER, PARE_DNN_T_DOUBLE, 1, &low));
     if (!b && c->act == PARE_ACT_CLIP)
         PARE_TRY(set(m, of, PARE_DNN_POINTWISE_UPPER, PARE_DNN_T_DOUBLE, 1, &c->high));
@@ -284,7 +281,7 @@ static pare_status plan_fill(dnn_maker *m, void *config, void *plan, int64_t *wo
         "cudnnBackendGetAttribute");
 }
 
-/* The library refuses it, and others may do. */
+/* The library refuses a graph or a question, and others may do. */
 static bool is_refusal(int code)
 {
     const int category = code / PARE_DNN_CATEGORY * PARE_DNN_CATEGORY;
@@ -295,6 +292,16 @@ static bool is_refusal(int code)
 static pare_status refusal_pass(dnn_maker *m, pare_status st)
 {
     if (st == PARE_OK || !is_refusal(m->code)) return st;
+    pare_ctx_clear(m->ctx);
+    return PARE_OK;
+}
+
+/* Whatever the trouble with one engine, others may serve; without memory none is asked. */
+static pare_status engine_pass(dnn_maker *m, pare_status st)
+{
+    if (st == PARE_OK || st == PARE_MEMORY) return st;
+    if (!is_refusal(m->code))
+        pare_log(m->ctx, PARE_LOG_INFO, "an engine of cuDNN is left out: %s", m->ctx->message);
     pare_ctx_clear(m->ctx);
     return PARE_OK;
 }
@@ -310,12 +317,17 @@ static pare_status plan_add(dnn_maker *m, void *config, bool cores, bool *kept)
     const pare_status st = plan_fill(m, config, plan, &workspace);
     if (st != PARE_OK || workspace < 0 || workspace > PARE_DNN_WORKSPACE) {
         (void)m->at->api->drop(plan);
-        return refusal_pass(m, st);
+        return st;
     }
     *kept = true;
     keep(m, config);
     keep(m, plan);
-    to->plan[to->count++] = (dnn_plan){plan, (size_t)workspace, cores};
+    to->engine[to->count++] = (pare_dnn_engine){
+        .config = config,
+        .workspace = (size_t)workspace,
+        .tensor_cores = cores,
+        .first = {.plan = plan},
+    };
     return PARE_OK;
 }
 
@@ -329,6 +341,7 @@ static pare_status configs_take(dnn_maker *m, void **config, int64_t count, bool
         if (st == PARE_OK && m->to->count < most) {
             st = engine_judge(m, config[i], compiled, &fits, &cores);
             if (st == PARE_OK && fits) st = plan_add(m, config[i], cores, &kept);
+            st = engine_pass(m, st);
         }
         if (!kept) (void)m->at->api->drop(config[i]);
     }
@@ -381,19 +394,19 @@ static pare_status engines_ask(dnn_maker *m, int mode, bool compiled, int most)
 static bool has_tensor_cores(const pare_dnn_answers *a)
 {
     for (int i = 0; i < a->count; i++)
-        if (a->plan[i].tensor_cores) return true;
+        if (a->engine[i].tensor_cores) return true;
     return false;
 }
 
 /* Those on tensor cores first, else in their order. */
 static void plans_order(pare_dnn_answers *a)
 {
-    dnn_plan ordered[PARE_DNN_MOST];
+    pare_dnn_engine ordered[PARE_DNN_MOST];
     int n = 0;
     for (int cores = 1; cores >= 0; cores--)
         for (int i = 0; i < a->count; i++)
-            if (a->plan[i].tensor_cores == cores) ordered[n++] = a->plan[i];
-    memcpy(a->plan, ordered, (size_t)n * sizeof *ordered);
+            if (a->engine[i].tensor_cores == cores) ordered[n++] = a->engine[i];
+    memcpy(a->engine, ordered, (size_t)n * sizeof *ordered);
 }
 
 /* The best by the heuristic that are there; one that is compiled now, which takes about a second,
@@ -431,77 +444,26 @@ pare_status pare_dnn_ask(pare_ctx *ctx, const pare_dnn_target *at, const pare_dn
     return PARE_OK;
 }
 
-/* --- of a device --- */
-
-static const pare_dnn_answers *answers_find(const pare_prep *prep, const pare_dnn_conv *conv)
+pare_status pare_dnn_plan_add(pare_ctx *ctx, const pare_dnn_target *at, pare_dnn_engine *engine,
+                              pare_dnn_plan **out)
 {
-    pare_cuda_dnn *d = pare_cuda_dnn_start(prep->ctx, prep->device);
-    if (!d) return NULL;
-    for (pare_dnn_answers *a = d->answers; a; a = a->next)
-        if (!memcmp(&a->of, conv, sizeof *conv)) return a;
-    const pare_dnn_target at = {&d->api, d->handle, NULL};
-    pare_dnn_answers *a;
-    pare_status st = prep->device->streams->enter(prep->ctx, prep->device);
-    if (st == PARE_OK) st = pare_dnn_ask(prep->ctx, &at, conv, &a);
+    dnn_maker m = {.ctx = ctx, .at = at};
+    int64_t workspace = 0;
+    pare_dnn_plan *p = pare_alloc(ctx, 1, sizeof *p);
+    if (!p) return PARE_MEMORY;
+    pare_status st = create(&m, PARE_DNN_PLAN, &p->plan);
+    if (st == PARE_OK) st = plan_fill(&m, engine->config, p->plan, &workspace);
+    if (st == PARE_OK && (uint64_t)workspace > engine->workspace)
+        st = PARE_FAIL(ctx, DEVICE,
+                       "a second plan of cuDNN's wants a workspace of %lld bytes, not %zu",
+                       (long long)workspace, engine->workspace);
     if (st != PARE_OK) {
-        pare_cuda_dnn_give_up(prep->ctx, d);
-        return NULL;
+        if (p->plan) (void)at->api->drop(p->plan);
+        pare_free(p);
+        return st;
     }
-    a->next = d->answers;
-    return d->answers = a;
-}
-
-int pare_dnn_count(const pare_prep *prep, const pare_dnn_conv *conv)
-{
-    const pare_dnn_answers *a = answers_find(prep, conv);
-    return a ? a->count : 0;
-}
-
-pare_status pare_dnn_choose(pare_prep *prep, const pare_dnn_conv *conv, int rank,
-                            pare_dnn_chosen *out)
-{
-    const pare_dnn_answers *a = answers_find(prep, conv);
-    if (!a || rank >= a->count)
-        return PARE_FAIL_NODE(prep->node, UNSUPPORTED, "cuDNN knows %d ways to compute it",
-                              a ? a->count : 0);
-    *out = (pare_dnn_chosen){.api = &pare_cuda_dnn_find(prep->ctx, prep->device)->api,
-                             .plan = a->plan[rank].plan,
-                             .has = {true, true, true, conv->biased != 0, conv->added != 0},
-                             .workspace = a->plan[rank].workspace,
-                             .scratch = prep->scratch};
-    prep->scratch += pare_align_up(out->workspace, 256);
+    p->next = engine->first.next;
+    engine->first.next = p;
+    *out = p;
     return PARE_OK;
-}
-
-static int pack_fill(const pare_dnn_chosen *s, void *pack, void *const *data, void *workspace)
-{
-    int64_t id[PARE_DNN_TENSORS];
-    void *address[PARE_DNN_TENSORS];
-    int count = 0;
-    for (int i = 0; i < PARE_DNN_TENSORS; i++) {
-        if (!s->has[i]) continue;
-        id[count] = i + 1;
-        address[count++] = data[i];
-    }
-    int code = s->api->set(pack, PARE_DNN_PACK_IDS, PARE_DNN_T_INT64, count, id);
-    if (!code) code = s->api->set(pack, PARE_DNN_PACK_POINTERS, PARE_DNN_T_POINTER, count, address);
-    if (!code) code = s->api->set(pack, PARE_DNN_PACK_WORKSPACE, PARE_DNN_T_POINTER, 1, &workspace);
-    return code ? code : s->api->finalize(pack);
-}
-
-pare_status pare_dnn_run(const pare_call *c, const pare_dnn_chosen *s, void *handle,
-                         void *const data[PARE_DNN_TENSORS])
-{
-    void *pack = NULL, *workspace = s->workspace ? (char *)c->scratch + s->scratch : NULL;
-    int code = s->api->make(PARE_DNN_VARIANT_PACK, &pack);
-    if (code)
-        return pare_cuda_dnn_status(c->ctx, s->api, c->node, code, "cudnnBackendCreateDescriptor");
-    code = pack_fill(s, pack, data, workspace);
-    pare_status st =
-        pare_cuda_dnn_status(c->ctx, s->api, c->node, code, "cudnnBackendSetAttribute");
-    if (st == PARE_OK)
-        st = pare_cuda_dnn_status(c->ctx, s->api, c->node, s->api->execute(handle, s->plan, pack),
-                                  "cudnnBackendExecute");
-    (void)s->api->drop(pack);
-    return st;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A convolution as a graph of cuDNN's, and the plans that compute it:
      Y = act(conv(X, W) + residual + bias), dX of (dY, W), or dW of (dY, X)
-   Sums, and what is between the operations, are f32, of s8 s32. Which engines serve is asked of the
-   library once for a convolution and a device; their plans are kept for as long as it is open. */
+   Sums, and what is between the operations, are f32, of s8 s32. What the library answers is kept
+   for each device (dnn_kept.h). */
 #ifndef PARE_RUNTIME_CUDA_CONV_DNN_PLAN_H
 #define PARE_RUNTIME_CUDA_CONV_DNN_PLAN_H
 
@@ -44,28 +44,8 @@ typedef struct pare_dnn_conv {
    given to the library. */
 bool pare_dnn_conv_read(const pare_prep *prep, pare_dnn_conv *out);
 
-/* Names of tensors in the graph, and places in the addresses of pare_dnn_run. */
+/* Names of tensors in the graph. */
 enum { PARE_DNN_X, PARE_DNN_W, PARE_DNN_Y, PARE_DNN_BIAS, PARE_DNN_RESIDUAL, PARE_DNN_TENSORS };
-
-/* A plan that was chosen. */
-typedef struct pare_dnn_chosen {
-    const pare_dnn_api *api;
-    void *plan;
-    bool has[PARE_DNN_TENSORS]; /* the tensors it reads or writes */
-    size_t workspace, scratch;  /* bytes, and where they are in scratch */
-} pare_dnn_chosen;
-
-/* How many plans there are, at most PARE_DNN_MOST; 0 where the library is absent, failed or
- * refuses.
- */
-int pare_dnn_count(const pare_prep *prep, const pare_dnn_conv *conv);
-/* Takes plan `rank` of the library's order; adds its workspace to the node's scratch.
-   PARE_UNSUPPORTED: there are fewer. */
-PARE_NODISCARD pare_status pare_dnn_choose(pare_prep *prep, const pare_dnn_conv *conv, int rank,
-                                           pare_dnn_chosen *out);
-/* data: by PARE_DNN_X and so on; handle: the stream's (pare_cuda_dnn_handle). */
-PARE_NODISCARD pare_status pare_dnn_run(const pare_call *call, const pare_dnn_chosen *s,
-                                        void *handle, void *const data[PARE_DNN_TENSORS]);
 
 /* Where plans are made: handle is of the GPU, or NULL and properties is a descriptor of one that
    need not be there (9.8 or later). */
@@ -74,13 +54,44 @@ typedef struct pare_dnn_target {
     void *handle, *properties;
 } pare_dnn_target;
 
+/* A plan of the library's, for one thread at a time: each stream has its own. */
+typedef struct pare_dnn_plan {
+    struct pare_dnn_plan *next; /* of the same config */
+    void *plan, *handle;        /* handle: of the stream that has it; NULL: none */
+    int users;                  /* nodes of the stream's runners */
+} pare_dnn_plan;
+
+/* An engine as the heuristics set it. */
+typedef struct pare_dnn_engine {
+    void *config;
+    size_t workspace;
+    bool tensor_cores;
+    bool failed;         /* a call did where it was bound or run: other plans leave it out */
+    pare_dnn_plan first; /* and those behind it */
+} pare_dnn_engine;
+
+enum { PARE_DNN_MADE = 64 };
+
+/* What the library's heuristics answered for a convolution. */
+struct pare_dnn_answers {
+    pare_dnn_answers *next;
+    pare_dnn_conv of;
+    int users; /* prepared nodes */
+    int count;
+    pare_dnn_engine engine[PARE_DNN_MOST]; /* best first */
+    int made_count;
+    void *made[PARE_DNN_MADE]; /* descriptors, plans among them, which need the others */
+};
+
 /* Asks for plans; *out is freed with pare_dnn_answers_free. A convolution that no engine takes has
    none. */
 PARE_NODISCARD pare_status pare_dnn_ask(pare_ctx *ctx, const pare_dnn_target *at,
                                         const pare_dnn_conv *conv, pare_dnn_answers **out);
-int pare_dnn_answers_count(const pare_dnn_answers *answers);
 /* Frees it and those behind it. */
 void pare_dnn_answers_free(const pare_dnn_api *api, pare_dnn_answers *first);
+/* One more plan of an engine. */
+PARE_NODISCARD pare_status pare_dnn_plan_add(pare_ctx *ctx, const pare_dnn_target *at,
+                                             pare_dnn_engine *engine, pare_dnn_plan **out);
 
 #ifdef __cplusplus
 }
