@@ -203,6 +203,10 @@ static void counts_have_the_kernels(void **state)
         s = (pare_roofline_step){0};
         pare_product_predict(&two, pare_sass_counts, "conv", &p, &s);
         if (!s.known) fail_msg("case %d with bounds has no kernel", i);
+        p.pieces = p.chunks;
+        s = (pare_roofline_step){0};
+        pare_product_predict(&two, pare_sass_counts, "conv", &p, &s);
+        if (!s.known) fail_msg("case %d by pieces has no kernel", i);
     }
 }
 
