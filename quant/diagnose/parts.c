@@ -312,7 +312,7 @@ static pare_status add_parts(pare_diag *d)
     if (activations < pairs)
         return pare_diag_note(d,
                               "%d of %d QuantizeLinear nodes are of a form that is not looked at: "
-                              "per channel, in blocks, without a DequantizeLinear",
+                              "FP8, per channel, in blocks, without a DequantizeLinear",
                               pairs - activations, pairs);
     return PARE_OK;
 }
