@@ -75,9 +75,9 @@ PARE_NODISCARD pare_status pare_ranges_unpack(pare_ctx *ctx, pare_ranges **out, 
 /* A tensor that a model quantizes, whatever tool wrote it. low, high: what its levels reach. */
 typedef struct pare_quantized_tensor {
     const char *name;
-    pare_dtype type; /* s8, u8, s16 or u16 */
+    pare_dtype type; /* s8, u8, s16, u16, f8e4m3 or f8e5m2 */
     float scale, low, high;
-    int zero, least, most; /* zero point, levels */
+    int zero, least, most; /* zero point, levels; of FP8 the largest numbers */
 } pare_quantized_tensor;
 /* False: no QuantizeLinear with one constant scale of a tensor that is no constant. */
 bool pare_quantized_tensor_of(const pare_node *q, pare_quantized_tensor *out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges that are in a quantized model, of whatever tool wrote it. */
 #include "calib/ranges.h"
+#include "runtime/base/f8.h"
 #include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 
@@ -9,7 +10,7 @@
 
 static int zero_of(const pare_value *zero)
 {
-    if (!zero || !zero->data || !zero->data->data) return 0;
+    if (!zero) return 0;
     switch (zero->data->dtype) {
     case PARE_s8: return *(const int8_t *)zero->data->data;
     case PARE_u8: return *(const uint8_t *)zero->data->data;
@@ -26,8 +27,17 @@ static bool levels_of(pare_dtype type, int *least, int *most)
     case PARE_u8: *least = 0, *most = 255; return true;
     case PARE_s16: *least = -32768, *most = 32767; return true;
     case PARE_u16: *least = 0, *most = 65535; return true;
+    case PARE_f8e4m3: *most = (int)PARE_F8E4M3_MOST, *least = -*most; return true;
+    case PARE_f8e5m2: *most = (int)PARE_F8E5M2_MOST, *least = -*most; return true;
     default: return false;
     }
+}
+
+/* Zero points of FP8 are 0 or -0: others shift what its numbers reach. */
+static bool is_shifted(const pare_value *zero)
+{
+    return zero && pare_type_is_f8(zero->data->dtype) &&
+           (*(const uint8_t *)zero->data->data & 0x7f) != 0;
 }
 
 static bool is_scale(pare_dtype type)
@@ -41,7 +51,7 @@ bool pare_quantized_tensor_of(const pare_node *q, pare_quantized_tensor *out)
                      *zero = pare_node_in(q, 2);
     if (!pare_node_is_qdq(q) || strcmp(q->op_type, "QuantizeLinear") != 0 || !x || x->data ||
         !scale || !scale->data || scale->data->count != 1 || !is_scale(scale->data->dtype) ||
-        (zero && !zero->data))
+        (zero && (!zero->data || !zero->data->data)) || is_shifted(zero))
         return false;
     *out = (pare_quantized_tensor){.name = x->name, .zero = zero_of(zero)};
     out->type = zero ? zero->data->dtype : (pare_dtype)pare_node_int(q, "output_dtype", PARE_u8);

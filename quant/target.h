@@ -66,6 +66,7 @@ typedef enum pare_target_rule {
     PARE_RULE_S32_BIAS,           /* a bias of s32 with a DequantizeLinear */
     PARE_RULE_BIAS_SCALE,         /* of an s32 bias, not the product of the other two */
     PARE_RULE_RESIDUAL,           /* both inputs of a residual addition are quantized */
+    PARE_RULE_RELU,               /* a Relu before a pair that says more than the pair does */
     PARE_RULE_SATURATION,         /* sums of 16 bits, of CPUs without VNNI */
     PARE_RULE_COUNT
 } pare_target_rule;

@@ -79,7 +79,8 @@ static pare_status write_table(pare_tool *tool, const pare_ranges *ranges,
     if (!tool->common->quiet)
         pare_print(stderr, "%d tensors, %lld samples\n", pare_ranges_count(ranges),
                    (long long)pare_ranges_samples(ranges));
-    if (tool->common->json) PARE_TRY(pare_range_facts(tool->ctx, tool->facts, ranges, &rule));
+    if (tool->common->json)
+        PARE_TRY(pare_range_facts(tool->ctx, tool->facts, ranges, &rule, false));
     json_object_set_new(tool->facts, "outputs", json_pack("[o]", pare_json_text(path)));
     json_object_set_new(tool->facts, "tensors", json_integer(pare_ranges_count(ranges)));
     json_object_set_new(tool->facts, "samples", json_integer(pare_ranges_samples(ranges)));

@@ -35,7 +35,8 @@ static const pare_option table[] = {
     PARE_OPT_CHOICE(
         "precision", "int8|fp16|bf16|w4a16|w8a16|w4a8|fp8", precision,
         "number format of the result (int8); w4a8: INT8 with INT4 weights; w4a16, w8a16: matrices "
-        "of INT4 or INT8, float activations; fp8: weights and activations of E4M3"),
+        "of INT4 or INT8, float activations; fp8: weights and activations of E4M3, --method "
+        "minmax"),
     PARE_OPT_CHOICE(
         "float-precision", "fp32|fp16", float_precision,
         "int8, w4a8, fp8: what is not of 8 bits computes in FP16, but nodes that would overflow "
@@ -48,10 +49,9 @@ static const pare_option table[] = {
         "weight-type", "int|float", weight_type,
         "w4a16, w8a16: float: weights are MXFP4 (blocks of 32, a power of two each; opset "
         "24) or FP8 E4M3 (int)"),
-    PARE_OPT_CHOICE(
-        "rounding", "gptq|nearest|adaround", rounding,
-        "how weights are rounded (int8, fp8: nearest; w4a8, w4a16, w8a16: gptq with --data, "
-        "else nearest)"),
+    PARE_OPT_CHOICE("rounding", "gptq|nearest|adaround", rounding,
+                    "how weights are rounded (int8: nearest; w4a8, w4a16, w8a16: gptq with --data, "
+                    "else nearest)"),
     PARE_OPT_INT("iterations", "N", iterations, 1, 1000000,
                  "--rounding adaround: steps for each layer (1000)"),
     PARE_INT8_ROWS(int8, ""),

@@ -284,7 +284,7 @@ static pare_status quantize(pare_tool *tool, pare_model *model, pare_quant_optio
         warn_partial(tool, t->ranges, from->ranges);
     PARE_TRY(convert(tool, model, options, in, t->ranges, facts));
     if (from->facts && t->ranges && options->precision == PARE_PRECISION_INT8)
-        PARE_TRY(pare_range_facts(tool->ctx, tool->facts, t->ranges, &options->rule));
+        PARE_TRY(pare_range_facts(tool->ctx, tool->facts, t->ranges, &options->rule, options->fp8));
     return pare_ctx_poll(tool->ctx);
 }
 

@@ -29,7 +29,7 @@ typedef struct pare_int8_options {
    the help of each. */
 #define PARE_INT8_ROWS(field, where)                                                               \
     PARE_OPT_TEXT("method", "minmax|percentile:99.99|entropy|mse|auto", field.method,              \
-                  where "how a range is chosen (auto: the best per tensor; fp8: minmax)"),         \
+                  where "how a range is chosen (auto: the best per tensor)"),                      \
         PARE_OPT_CHOICE(                                                                           \
             "activations", "s8|u8", field.activations,                                             \
             where                                                                                  \

@@ -17,12 +17,12 @@ typedef struct pare_range_plot {
     double sqnr_db; /* Inf: no error; NAN: no value */
 } pare_range_plot;
 
-/* low, high: of a range; symmetric: of s8, else u8. */
+/* low, high: of a range; type: s8, u8 or f8e4m3. */
 void pare_range_plot_make(pare_range_plot *out, const pare_histogram *histogram,
-                          const pare_range *range, bool symmetric);
+                          const pare_range *range, pare_dtype type);
 
 /* Puts "ranges" [{name, low, high, method, sqnr_db}] of all tensors and "histograms" of the 20 of
-   least SQNR into facts. */
+   least SQNR into facts; fp8: of E4M3, else of the rule's integers. */
 PARE_NODISCARD pare_status pare_range_facts(pare_ctx *ctx, json_t *facts, const pare_ranges *ranges,
-                                            const pare_range_rule *rule);
+                                            const pare_range_rule *rule, bool fp8);
 #endif

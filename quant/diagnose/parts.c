@@ -2,6 +2,7 @@
 /* The master: the quantized model in which every part can be read as it is in the file, as floats,
    and in other ways. What is not read in a trial is swept away. */
 #include "quant/diagnose/internal.h"
+#include "runtime/base/f8.h"
 #include "runtime/passes/passes.h"
 
 #include <math.h>
@@ -240,7 +241,8 @@ static pare_status add_activation(pare_diag *d, pare_node *q)
     pare_value *x = q->in[0];
     pare_quantized_tensor t;
     pare_part *part;
-    if (!pare_quantized_tensor_of(q, &t) || !pare_diag_takes(x->dtype)) return PARE_OK;
+    if (!pare_quantized_tensor_of(q, &t) || pare_type_is_f8(t.type) || !pare_diag_takes(x->dtype))
+        return PARE_OK;
     PARE_TRY(restore_clamp(d, q, &x));
     PARE_TRY(add_part(d, &part));
     part->kind = PARE_PART_ACTIVATION;
@@ -312,7 +314,7 @@ static pare_status add_parts(pare_diag *d)
     if (activations < pairs)
         return pare_diag_note(d,
                               "%d of %d QuantizeLinear nodes are of a form that is not looked at: "
-                              "per channel, in blocks, without a DequantizeLinear",
+                              "FP8, per channel, in blocks, without a DequantizeLinear",
                               pairs - activations, pairs);
     return PARE_OK;
 }

@@ -2,6 +2,7 @@
 /* A quantized model against a target's row: each Q/DQ pair, then each weighted node with what it
    reads. */
 #include "quant/internal.h"
+#include "runtime/base/minifloat.h"
 #include "runtime/passes/passes.h"
 
 #include <inttypes.h>
@@ -85,6 +86,16 @@ static pare_dtype quantized_type(const pare_node *node)
     return (pare_dtype)pare_node_int(node, "output_dtype", PARE_u8);
 }
 
+pare_node *pare_quant_lost_relu(const pare_node *q)
+{
+    const pare_value *x = pare_node_in(q, 0), *zero = pare_node_in(q, 2);
+    if (!pare_quant_is_q(q) || !x || !zero || !zero->data || !pare_quant_all_bytes(zero->data, 0) ||
+        !(pare_is_minifloat(zero->dtype) || zero->dtype == PARE_s4) ||
+        pare_value_only_user(x) != q || x->user_count != 1)
+        return NULL;
+    return x->producer && pare_node_is(x->producer, "Relu") ? x->producer : NULL;
+}
+
 static bool is_bad_scale(const pare_tensor *scale)
 {
     const pare_type_info *type = pare_type(scale->dtype);
@@ -148,6 +159,11 @@ static pare_status check_activation(checker *c, const pare_node *node, const cha
         PARE_TRY(found(c, PARE_RULE_ZERO_POINT, node, tensor,
                        SAY("its zero point is not 0, %s takes symmetric numbers; quantize with s8 "
                            "activations",
+                           c->row->title)));
+    if (pare_quant_lost_relu(node))
+        PARE_TRY(found(c, PARE_RULE_RELU, node, tensor,
+                       SAY("%s takes the Relu before it away; expected a Clip from 0 on, or "
+                           "sessions without graph optimization",
                            c->row->title)));
     if (!scale || !scale->data || scale->data->count == 1) return PARE_OK;
     return found(

@@ -12,9 +12,11 @@
    ONNX Runtime and OpenVINO: their documentation says less than they do, so each entry was tried:
    models of one Conv, ConvTranspose, Gemm or MatMul against the ONNX reference evaluator, with the
    operators of the optimized graph (ONNX Runtime 1.32, CPU) and the primitives that ran
-   (get_runtime_model of OpenVINO 2026.4, CPU). Sums of s8 weights
-   beyond 7 bits saturate in both without VNNI, with s8 activations, too, which they make u8 (ONNX
-   Runtime, "Quantize ONNX models", U8S8; NNCF's OverflowFix halves the weights for it).
+   (get_runtime_model of OpenVINO 2026.4, CPU). ONNX Runtime takes a Relu away whose only reader
+   quantizes to FP8 or s4 with the zero point 0, as if that were the least code; a Clip stays.
+   Sums of s8 weights beyond 7 bits saturate in both without VNNI, with s8 activations, too, which
+   they make u8 (ONNX Runtime, "Quantize ONNX models", U8S8; NNCF's OverflowFix halves the weights
+   for it).
 
    OpenVINO's placement is what NNCF 3.4 does for CPUs: pairs at the inputs of products and
    convolutions, of additions between them, and of what only moves or pools such tensors. That is
@@ -99,6 +101,7 @@ static const struct rule {
     [PARE_RULE_S32_BIAS] = {"s32-bias", {PARE_REFUSED, PARE_TAKEN, PARE_TAKEN}},
     [PARE_RULE_BIAS_SCALE] = {"bias-scale", {PARE_TAKEN, PARE_REFUSED, PARE_TAKEN}},
     [PARE_RULE_RESIDUAL] = {"residual", {PARE_NOTED, PARE_TAKEN, PARE_TAKEN}},
+    [PARE_RULE_RELU] = {"relu", {PARE_TAKEN, PARE_REFUSED, PARE_TAKEN}},
     [PARE_RULE_SATURATION] = {"saturation", {PARE_TAKEN, PARE_NOTED, PARE_NOTED}},
 };
 

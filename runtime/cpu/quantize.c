@@ -85,17 +85,19 @@ QUANTIZE(u8, uint8_t)
 QUANTIZE(s16, int16_t)
 QUANTIZE(u16, uint16_t)
 
+/* A zero point of -0 is 0, too. */
 #define QUANTIZE_F8(type)                                                                          \
     PARE_CLONES static void quantize_##type(uint8_t *restrict y, int64_t stride,                   \
                                             const float *restrict x, const float *restrict s,      \
                                             const float *restrict z, bool one, int64_t n)          \
     {                                                                                              \
-        const float s0 = s[0], z0 = z[0];                                                          \
+        const float s0 = s[0], z0 = z[0] + 0.0f;                                                   \
         if (one && stride == 1)                                                                    \
             for (int64_t i = 0; i < n; i++) y[i] = pare_##type##_code(x[i] / s0 + z0);             \
         else                                                                                       \
             for (int64_t i = 0; i < n; i++)                                                        \
-                y[i * stride] = pare_##type##_code(x[i] / s[one ? 0 : i] + z[one ? 0 : i]);        \
+                y[i * stride] =                                                                    \
+                    pare_##type##_code(x[i] / s[one ? 0 : i] + (z[one ? 0 : i] + 0.0f));           \
     }
 QUANTIZE_F8(f8e4m3)
 QUANTIZE_F8(f8e5m2)

@@ -2,6 +2,7 @@
 /* QuantizeLinear and DequantizeLinear (19) of FP8, per tensor or along an axis:
      y = code(x / scale)     a true division, to nearest even, saturating
      y = number(x) * scale
+   NaN becomes a NaN: on the host with its sign, on devices as their instruction has it.
    Each reads its operands once and writes its output once, four neighbours a thread where they lie
    together. The host half is quantize.cu's. */
 #include "runtime/cuda/device/dependent.cuh"

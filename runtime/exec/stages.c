@@ -7,23 +7,25 @@
    Costs are relative, in bytes of memory moved. A node costs the bytes that it reads and writes, or
    its multiply-adds where these take longer. The rates decide where cuts are, and no result. */
 #include "runtime/exec/stages.h"
+#include "runtime/base/f8.h"
 #include "runtime/exec/plan.h"
+#include "runtime/ops/fused.h"
 
 #include <math.h>
 
-/* In the time in which a byte is moved: multiply-adds of 32 and 16 bits and of integers of 8. What
-   a byte that is sent costs. What each node costs beside its work. */
+/* In the time in which a byte is moved: multiply-adds of 32 and 16 bits, of integers of 8 and of
+   FP8. What a byte that is sent costs. What each node costs beside its work. */
 typedef struct rates {
-    double f32, f16, s8, sent, node;
+    double f32, f16, s8, f8, sent, node;
 } rates;
 
-/* An assumption about a core with vector instructions, on which f16 is widened. Sending copies a
-   byte three times: each reads and writes it. */
-static const rates cpu = {.f32 = 4, .f16 = 4, .s8 = 16, .sent = 6};
-/* NVIDIA H200 SXM: 67 T operations of FP32, 989 T of FP16 and 1,979 T of INT8 a second (datasheet,
-   dense), 2.9 TB/s of memory, copies to and from the host at 55 GB/s, and a launch in 1.2 us
-   (eval/roofline). */
-static const rates gpu = {.f32 = 12, .f16 = 170, .s8 = 340, .sent = 105, .node = 3.5e6};
+/* An assumption about a core with vector instructions, on which f16 and FP8 are widened. Sending
+   copies a byte three times: each reads and writes it. */
+static const rates cpu = {.f32 = 4, .f16 = 4, .s8 = 16, .f8 = 4, .sent = 6};
+/* NVIDIA H200 SXM: 67 T operations of FP32, 989 T of FP16 and 1,979 T of INT8 and FP8 a second
+   (datasheet, dense), 2.9 TB/s of memory, copies to and from the host at 55 GB/s, and a launch
+   in 1.2 us (eval/roofline). */
+static const rates gpu = {.f32 = 12, .f16 = 170, .s8 = 340, .f8 = 340, .sent = 105, .node = 3.5e6};
 
 /* A node that reads a constant, and the next one that does (node_count: none). */
 typedef struct use {
@@ -79,7 +81,8 @@ static void number_nodes(const pare_graph *g, int end)
 static double macs_a_byte(const rates *r, const pare_value *x)
 {
     if (!x) return r->f32;
-    if (x->dtype == PARE_s8 || x->dtype == PARE_u8) return r->s8;
+    if (pare_type_is_int8(x->dtype)) return r->s8;
+    if (pare_type_is_f8(x->dtype)) return r->f8;
     return x->dtype == PARE_f16 || x->dtype == PARE_bf16 ? r->f16 : r->f32;
 }
 

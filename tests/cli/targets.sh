@@ -30,6 +30,8 @@ for made in "w4a8 w4a8 activations=s8 target=onnxruntime" "fp8 fp8 activations=e
     file=${made%% *}
     if grep -aqF "${made#* }" "$file.onnx"; then pass "recipe_$file"; else fail "recipe_$file" "no '${made#* }' in it"; fi
 done
+works diagnose_fp8 "$pare" diagnose "$mlp" fp8.onnx --data "$data/test.h5" --samples 32
+if has "not looked at: FP8" .test.err; then pass diagnose_names_fp8; else fail diagnose_names_fp8 "$(cat .test.err)"; fi
 
 # --- what check finds ---
 refuses needs_target 2 "--fix needs --target" "$pare" check s8.onnx --fix fixed.onnx

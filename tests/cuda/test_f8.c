@@ -70,12 +70,15 @@ static void convolutions_agree(void **state)
     static const struct {
         int64_t channels, filters, side, taps, stride, groups;
         int kernels;
-    } cases[] = {{3, 16, 15, 3, 2, 1, 2}, /* widened, and gathered */
-                 {16, 24, 9, 1, 1, 1, 1},  {32, 32, 8, 3, 1, 32, 1}, {48, 12, 10, 3, 1, 3, 1},
-                 {64, 72, 33, 3, 1, 1, 1}, {20, 16, 12, 3, 1, 1, 1}};
-    for (int i = 0; i < 6 * ENDS; i++) {
+    } cases[] = {
+        {3, 16, 15, 3, 2, 1, 2},                             /* widened, and gathered */
+        {16, 24, 9, 1, 1, 1, 1},   {32, 32, 8, 3, 1, 32, 3}, /* strips, one by one, and gathered */
+        {48, 12, 10, 3, 1, 3, 2},                            /* one by one, and gathered */
+        {64, 72, 33, 3, 1, 1, 1},  {20, 16, 12, 3, 1, 1, 1},
+        {12, 12, 11, 5, 2, 12, 3}, {7, 7, 9, 3, 1, 7, 2}}; /* channels that are in no fours */
+    for (int i = 0; i < 8 * ENDS; i++) {
         kernel_case k;
-        const int c = i % 6;
+        const int c = i % 8;
         const int64_t m = cases[c].filters, side = cases[c].side, taps = cases[c].taps,
                       out = (side - taps + 2) / cases[c].stride + 1,
                       x[4] = {2, cases[c].channels, side, side},
@@ -86,7 +89,7 @@ static void convolutions_agree(void **state)
         case_set_ints(&k, "pads", (int64_t[]){1, 1, 1, 1}, 4);
         case_set_ints(&k, "strides", (int64_t[]){cases[c].stride, cases[c].stride}, 2);
         case_set_int(&k, "group", cases[c].groups);
-        f8_node(&k, &ends[i / 6], 4, x, w, y, m, w[1] * taps * taps);
+        f8_node(&k, &ends[i / 8], 4, x, w, y, m, w[1] * taps * taps);
         case_check_device(&k, cases[c].kernels);
     }
 }
@@ -111,6 +114,25 @@ static void codes_are_equal(void **state)
         case_input(&k, real, axis ? 1 : 0, &scales, true, 0, 1);
         for (int64_t c = 0; c < scales; c++) case_put(&k, 1, c, 0.75f + (float)c);
         memset(case_input(&k, type, axis ? 1 : 0, &scales, true, 0, 0), 0, (size_t)scales);
+        case_check_device(&k, 1);
+    }
+}
+
+/* What is too large for a code becomes the largest number, infinities too; -0 becomes 0. */
+static void ends_of_codes_are_equal(void **state)
+{
+    (void)state;
+    static const float numbers[] = {INFINITY, -INFINITY, 3e38f, -3e38f, -0.0f, 448,
+                                    463,      465,       57344, 61439,  61441, 1e-45f};
+    enum { NUMBERS = sizeof numbers / sizeof *numbers };
+    for (int i = 0; i < 2; i++) {
+        kernel_case k;
+        const pare_dtype type = i ? PARE_f8e5m2 : PARE_f8e4m3;
+        const int64_t dims[1] = {NUMBERS}, one = 1;
+        case_open(&k, "", "QuantizeLinear", (uint64_t)i + 1);
+        memcpy(case_input(&k, PARE_f32, 1, dims, false, 0, 1), numbers, sizeof numbers);
+        *(float *)case_input(&k, PARE_f32, 0, &one, true, 0, 1) = 1;
+        *(uint8_t *)case_input(&k, type, 0, &one, true, 0, 0) = 0x80;
         case_check_device(&k, 1);
     }
 }
@@ -155,11 +177,9 @@ static void others_are_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        device_test(products_agree),
-        device_test(computed_factors_agree),
-        device_test(convolutions_agree),
-        device_test(codes_are_equal),
-        device_test(large_and_no_numbers_agree),
+        device_test(products_agree),          device_test(computed_factors_agree),
+        device_test(convolutions_agree),      device_test(codes_are_equal),
+        device_test(ends_of_codes_are_equal), device_test(large_and_no_numbers_agree),
         device_test(others_are_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,18 +102,22 @@ static void convolutions_agree(void **state)
     }
 }
 
-/* Deterministic execution keeps out of them, and so do windows of E5M2 and other activations. */
+/* Deterministic execution keeps out of them, and so do windows of E5M2 and other activations, of
+   E5M2 GELU among them. */
 static void others_are_left(void **state)
 {
     (void)state;
-    static const f8_end left = {PARE_f8e4m3, PARE_f8e4m3, PARE_NOTYPE, "silu", true, false};
-    for (int i = 0; i < 2; i++) {
+    static const f8_end left[] = {{PARE_f8e4m3, PARE_f8e4m3, PARE_NOTYPE, "none", true, false},
+                                  {PARE_f8e4m3, PARE_f8e4m3, PARE_NOTYPE, "silu", true, false},
+                                  {PARE_f8e5m2, PARE_f8e5m2, PARE_NOTYPE, "gelu", true, false},
+                                  {PARE_f8e5m2, PARE_f32, PARE_NOTYPE, "gelu", true, false}};
+    for (int i = 0; i < 4; i++) {
         kernel_case k;
         const int64_t rows = scaled(5121), x[2] = {rows, 144}, w[2] = {144, 128},
                       y[2] = {rows, 128};
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
         k.deterministic = i == 0;
-        f8_node(&k, i ? &left : &ends[0].end, 2, x, w, y, 128, 144);
+        f8_node(&k, &left[i], 2, x, w, y, 128, 144);
         check(&k, 0);
     }
 }
@@ -140,13 +144,30 @@ static void forms_are_refused(void **state)
     }
 }
 
+/* Of E5M2 there are windows, residuals and GELUs of no tile. */
+static void ends_of_e5m2_are_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        pare_cuda_gemm_args p;
+        pare_cuda_gemm_init(&p, PARE_f8e5m2, PARE_f8e5m2);
+        p.rows = p.columns = 16;
+        p.in.channels = 64;
+        p.tile = PARE_CUDA_128X128;
+        p.picture = i == 0;
+        p.z = i == 1 ? &p : NULL;
+        p.epilogue.z_type = i == 1 ? PARE_f8e5m2 : PARE_NOTYPE;
+        p.epilogue.act.kind = i == 2 ? PARE_ACT_GELU : PARE_ACT_NONE;
+        CUDA_IS(cudaErrorInvalidValue, pare_cuda_wgmma_launch(&p, NULL));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        device_test(matrices_agree),
-        device_test(convolutions_agree),
-        device_test(others_are_left),
-        device_test(forms_are_refused),
+        device_test(matrices_agree),           device_test(convolutions_agree),
+        device_test(others_are_left),          device_test(forms_are_refused),
+        device_test(ends_of_e5m2_are_refused),
     };
     int major = 0, minor = 0;
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||

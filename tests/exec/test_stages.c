@@ -3,6 +3,7 @@
    which run one after the other give what the whole model gives. */
 #include "formats/onnx.h"
 #include "runtime/exec/stages.h"
+#include "runtime/ops/ops.h"
 #include "runtime/passes/passes.h"
 #include "tests/passes/graph_case.h"
 
@@ -251,6 +252,41 @@ static void a_gpu_has_its_own_costs(void **state)
     graph_close(&g);
 }
 
+/* A GPU multiplies FP8 as fast as integers of 8 bits, so that it is cut where those are. */
+static void fp8_costs_a_gpu_what_int8_does(void **state)
+{
+    (void)state;
+    enum { WIDE = 2048 };
+    static const int64_t wide[] = {WIDE, WIDE};
+    static const pare_dtype types[] = {PARE_s8, PARE_f8e4m3, PARE_f8e5m2};
+    double cost[3];
+    uint8_t *w = calloc(WIDE, WIDE);
+    assert_non_null(w);
+    for (int i = 0; i < 3; i++) {
+        graph_case g;
+        pare_value *v;
+        pare_plan_stage stage[2];
+        const pare_cut_options how = {.stages = 2, .device = true};
+        pare_infer_options infer;
+        pare_infer_options_init(&infer);
+        graph_open(&g, 21);
+        graph_input(&g, "x", types[i], 2, wide);
+        assert_int_equal(pare_init_new(g.model->graph, &v, "w", types[i], 2, wide, w), PARE_OK);
+        pare_node *a = graph_node(&g, "FusedMatMul", "x w", "a");
+        pare_node *b = graph_node(&g, "FusedMatMul", "a w", "b");
+        a->domain = b->domain = PARE_DOMAIN;
+        assert_int_equal(pare_node_set_int(a, "to", types[i]), PARE_OK);
+        assert_int_equal(pare_node_set_int(b, "to", types[i]), PARE_OK);
+        graph_output(&g, "b");
+        assert_int_equal(pare_pass_infer(g.model, &infer), PARE_OK);
+        if (pare_graph_cut(g.model->graph, &how, stage) != PARE_OK) fail_msg("%s", g.ctx.message);
+        cost[i] = stage[0].cost;
+        graph_close(&g);
+    }
+    free(w);
+    assert_true(cost[1] == cost[0] && cost[2] == cost[0]);
+}
+
 /* --- the schedule --- */
 
 static double bubble(const double *cost, int stages, int64_t microbatches, int window)
@@ -463,6 +499,7 @@ int main(void)
         cmocka_unit_test(more_stages_than_nodes_are_refused),
         cmocka_unit_test(weights_can_be_limited),
         cmocka_unit_test(a_gpu_has_its_own_costs),
+        cmocka_unit_test(fp8_costs_a_gpu_what_int8_does),
         cmocka_unit_test(equal_stages_wait_as_the_formula_says),
         cmocka_unit_test(unequal_stages_wait_for_the_slowest),
         cmocka_unit_test(stages_give_the_whole),

@@ -30,13 +30,14 @@ static void pair(graph_case *g, const char *from, const char *to, float scale, p
     graph_node(g, "DequantizeLinear", in, to);
 }
 
-/* A dequantized constant with a scale a column. */
-static void weight(graph_case *g, const char *name, pare_dtype type)
+/* A dequantized constant with a scale a column, whose zero points are this code. */
+static void weight_around(graph_case *g, const char *name, pare_dtype type, uint8_t zero_code)
 {
     char text[64], in[160];
-    uint8_t code[DEPTH * COLUMNS], zero[COLUMNS] = {0};
+    uint8_t code[DEPTH * COLUMNS], zero[COLUMNS];
     float scale[COLUMNS];
     unsigned seed = 7;
+    memset(zero, zero_code, sizeof zero);
     for (int i = 0; i < DEPTH * COLUMNS; i++)
         code[i] = pare_type_is_f8(type) ? pare_f8_code(type, (float)qdq_noise(&seed, -200, 200))
                                         : (uint8_t)qdq_noise(&seed, -127, 127);
@@ -50,6 +51,11 @@ static void weight(graph_case *g, const char *name, pare_dtype type)
     snprintf(in, sizeof in, "%s_w %s_s %s_z", name, name, name);
     assert_int_equal(pare_node_set_int(graph_node(g, "DequantizeLinear", in, name), "axis", 1),
                      PARE_OK);
+}
+
+static void weight(graph_case *g, const char *name, pare_dtype type)
+{
+    weight_around(g, name, type, 0);
 }
 
 static void begin(graph_case *g, pare_dtype type)
@@ -201,6 +207,65 @@ static void pairs_move(void **state)
     graph_close(&g);
 }
 
+/* -0 is a zero point of 0, and codes of constants have no -0. */
+static void minus_0_is_0(void **state)
+{
+    (void)state;
+    graph_case g;
+    const float c[DEPTH * COLUMNS] = {-0.0f, -448, 1}, scale = 1;
+    const uint8_t zero = 0;
+    begin(&g, PARE_f8e4m3);
+    weight_around(&g, "w", PARE_f8e4m3, 0x80);
+    graph_node(&g, "MatMul", "xd w", "p");
+    graph_output(&g, "p");
+    graph_floats(&g, "c", 2, (int64_t[]){DEPTH, COLUMNS}, c);
+    graph_floats(&g, "cs", 0, NULL, &scale);
+    qdq_bytes(&g, "cz", PARE_f8e4m3, 0, NULL, &zero);
+    graph_node(&g, "QuantizeLinear", "c cs cz", "cq");
+    graph_node(&g, "DequantizeLinear", "cq cs cz", "cd");
+    graph_node(&g, "MatMul", "xd cd", "y");
+    graph_output(&g, "y");
+    pare_model *m = folded(&g);
+    assert_int_equal(count_of(m, "FusedMatMul", PARE_f8e4m3), 2);
+    for (int n = 0; n < m->graph->node_count; n++) {
+        const pare_node *node = m->graph->node[n];
+        if (strcmp(node->op_type, "FusedMatMul") || strcmp(node->out[0]->name, "y")) continue;
+        const uint8_t *code = node->in[1]->data->data;
+        assert_int_equal(code[0], 0);
+        assert_int_equal(code[1], 0xfe);
+        assert_int_equal(code[2], 0x38);
+    }
+    pare_model_free(m);
+    graph_close(&g);
+}
+
+/* Windows of three axes stay float, which GPUs have kernels for; those of two do not. */
+static void windows_of_three_axes_stay_float(void **state)
+{
+    (void)state;
+    for (int axes = 2; axes <= 3; axes++) {
+        graph_case g;
+        const int64_t x[] = {1, 4, 5, 5, 5}, w[] = {8, 4, 1, 1, 1}, one = 1;
+        const float scale = 0.5f;
+        const uint8_t zero = 0;
+        uint8_t code[32];
+        for (int i = 0; i < 32; i++) code[i] = (uint8_t)(0x30 + i % 8);
+        graph_open(&g, 19);
+        graph_input(&g, "x", PARE_f32, 2 + axes, x);
+        pair(&g, "x", "xd", 0.02f, PARE_f8e4m3);
+        qdq_bytes(&g, "wq", PARE_f8e4m3, 2 + axes, w, code);
+        graph_floats(&g, "ws", 1, &one, &scale);
+        qdq_bytes(&g, "wz", PARE_f8e4m3, 1, &one, &zero);
+        graph_node(&g, "DequantizeLinear", "wq ws wz", "w");
+        graph_node(&g, "Conv", "xd w", "y");
+        graph_output(&g, "y");
+        pare_model *m = folded(&g);
+        assert_int_equal(count_of(m, "FusedConv", PARE_f8e4m3), axes == 2);
+        pare_model_free(m);
+        graph_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +274,8 @@ int main(void)
         cmocka_unit_test(outputs_of_integers_stay_apart),
         cmocka_unit_test(codes_that_do_not_saturate_stay_apart),
         cmocka_unit_test(pairs_move),
+        cmocka_unit_test(minus_0_is_0),
+        cmocka_unit_test(windows_of_three_axes_stay_float),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

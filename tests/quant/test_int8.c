@@ -21,6 +21,9 @@ static const pare_quant_options u8 = {.rule = {.method = PARE_METHOD_MINMAX},
                                       .bias_correction = true,
                                       .equalize = true};
 
+static const pare_quant_options fp8 = {
+    .rule = {.method = PARE_METHOD_MINMAX}, .bias_correction = true, .fp8 = true};
+
 static void quantize(graph_case *g, const span *spans, int count, const pare_quant_options *options)
 {
     quantize_with(g, spans, count, options, NULL);
@@ -95,6 +98,50 @@ static void scales_and_zero_points(void **state)
     quantize(&g, x, 1, &u8);
     assert_pair(&g, "x", 1.905 / 255, 170);
     graph_close(&g);
+}
+
+/* Of FP8 the larger end is 448, of activations and of each output's weights: 448 codes are 0x7e. */
+static void fp8_has_scales_of_448(void **state)
+{
+    (void)state;
+    graph_case g;
+    one_product(&g);
+    quantize(&g, (span[]){{"x", -4.48f, 0.635f}}, 1, &fp8);
+    assert_pair(&g, "x", 0.01, 0);
+    assert_int_equal(reader(&g, "x", "QuantizeLinear")->in[2]->dtype, PARE_f8e4m3);
+    const pare_node *product = graph_value(&g, "y")->producer, *dq = product->in[1]->producer;
+    assert_string_equal(dq->op_type, "DequantizeLinear");
+    assert_int_equal(dq->in[0]->dtype, PARE_f8e4m3);
+    assert_near(floats_of(dq->in[1])[0], 127.0 / 448); /* of 127, 2, 0 and of -1, 254, 4 */
+    assert_near(floats_of(dq->in[1])[1], 254.0 / 448);
+    const uint8_t *code = dq->in[0]->data->data;
+    assert_int_equal(code[0], 0x7e);
+    assert_int_equal(code[3], 0x7e);
+    assert_int_equal(code[4], 0); /* no -0 */
+    graph_close(&g);
+}
+
+/* Of ONNX Runtime, which takes a Relu before a pair of FP8 away, the Relu is a Clip; of int8, and
+   of another target, it stays. */
+static void a_relu_before_fp8_is_a_clip(void **state)
+{
+    (void)state;
+    const float w[] = {127, -1, 2, 254, 0, 4};
+    for (int i = 0; i < 3; i++) {
+        graph_case g;
+        pare_quant_options o = i < 2 ? fp8 : s8;
+        if (i != 1) o.target = PARE_TARGET_ONNXRUNTIME;
+        graph_open(&g, 19);
+        graph_input(&g, "x", PARE_f32, 2, (int64_t[]){1, 3});
+        graph_floats(&g, "w", 2, (int64_t[]){3, 2}, w);
+        graph_node(&g, "Relu", "x", "r");
+        graph_node(&g, "MatMul", "r w", "y");
+        graph_output(&g, "y");
+        quantize(&g, (span[]){{"x", -1, 1}, {"r", 0, 4.48f}, {"y", -1, 1}}, 3, &o);
+        assert_string_equal(graph_value(&g, "r")->producer->op_type, i ? "Relu" : "Clip");
+        assert_int_equal(graph_count(&g, "Relu"), i > 0);
+        graph_close(&g);
+    }
 }
 
 /* A range on one side of 0 is widened to it. */
@@ -393,6 +440,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scales_and_zero_points),
+        cmocka_unit_test(fp8_has_scales_of_448),
+        cmocka_unit_test(a_relu_before_fp8_is_a_clip),
         cmocka_unit_test(zero_is_always_inside),
         cmocka_unit_test(unseen_tensors_stay_float),
         cmocka_unit_test(some_ranges_are_fixed),

@@ -23,7 +23,7 @@ typedef struct planted {
     int x_channels;            /* 0: one scale */
     int w_axis;                /* of Gemm's (K, N): 0: 1; -1: 0 */
     int block;
-    bool float_x, computed_scale;
+    bool float_x, computed_scale, relu; /* relu: before x's pair */
 } planted;
 
 static void constant(graph_case *g, const char *name, pare_dtype type, int rank,
@@ -55,7 +55,8 @@ static void quantized_x(graph_case *g, const planted *p)
     scales(g, "xs", n, p->x_scale != 0 ? p->x_scale : 0.5f);
     fill(g, "xz", p->x_type ? p->x_type : PARE_s8, n, p->x_zero);
     if (p->computed_scale) graph_node(g, "ReduceMax", "x", "xm");
-    const char *in = p->computed_scale ? "x xm xz" : "x xs xz";
+    if (p->relu) graph_node(g, "Relu", "x", "r");
+    const char *in = p->computed_scale ? "x xm xz" : p->relu ? "r xs xz" : "x xs xz";
     if (p->computed_scale)
         assert_int_equal(pare_node_set_int(graph_value(g, "xm")->producer, "keepdims", 0), PARE_OK);
     graph_node(g, "QuantizeLinear", in, "xq");
@@ -169,6 +170,11 @@ static void each_rule_is_said_where_it_is_broken(void **state)
         {{.w_type = PARE_s4, .float_x = true, .block = 2}, PARE_RULE_INT4, "wq", {YES, YES, YES}},
         {{.float_x = true}, PARE_RULE_WEIGHTS_ALONE, "wq", {NOTE, YES, YES}},
         {{.bias_type = PARE_s32}, PARE_RULE_S32_BIAS, "bq", {NO, YES, YES}},
+        {{.x_type = PARE_f8e4m3, .relu = true}, PARE_RULE_RELU, "r", {YES, NO, YES}},
+        {{.x_type = PARE_f8e5m2, .relu = true}, PARE_RULE_RELU, "r", {YES, NO, YES}},
+        {{.x_type = PARE_s4, .relu = true}, PARE_RULE_RELU, "r", {YES, NO, YES}},
+        {{.relu = true}, PARE_RULE_RELU, "r", {YES, YES, YES}},
+        {{.x_type = PARE_f8e4m3}, PARE_RULE_RELU, "x", {YES, YES, YES}},
         {{.bias_type = PARE_s32}, PARE_RULE_BIAS_SCALE, "bq", {YES, YES, YES}},
         {{.bias_type = PARE_s32, .bias_scale = 0.06f}, PARE_RULE_BIAS_SCALE, "bq", {YES, NO, YES}},
     };
@@ -280,6 +286,8 @@ static void repairs_change_no_output(void **state)
              PARE_TARGET_TENSORRT, 3, 0);
     repaired(&(planted){.bias_type = PARE_s32, .bias_scale = 0.06f}, PARE_TARGET_ONNXRUNTIME, 1, 0);
     repaired(&(planted){.bias_type = PARE_s32}, PARE_TARGET_ONNXRUNTIME, 0, 0);
+    repaired(&(planted){.x_type = PARE_f8e4m3, .relu = true}, PARE_TARGET_ONNXRUNTIME, 1, 0);
+    repaired(&(planted){.x_type = PARE_f8e4m3, .relu = true}, PARE_TARGET_TENSORRT, 0, 0);
 }
 
 /* Another zero point is another range in s8: type and zero point remain. */

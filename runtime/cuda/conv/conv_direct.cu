@@ -3,11 +3,13 @@
                        (x[n, p + t, c] - x_zero) * w[t, c, m])
    with channels innermost everywhere. Neighbouring threads hold neighbouring filters:
    weights and, of depthwise convolutions, pixels are read in rows. A pixel is read once a tap, from
-   cache but for the first. Sums run over taps, then channels, each step one fused multiply-add. */
+   cache but for the first. Sums run over taps, then channels, each step one fused multiply-add.
+   Of FP8 sums are floats, and weights f16, which holds all its numbers. */
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/device/dependent.cuh"
-#include "runtime/cuda/gemm/epilogue.cuh"
+#include "runtime/cuda/device/simt_f8.cuh"
+#include "runtime/cuda/gemm/epilogue_f8.cuh"
 
 #include <string.h>
 
@@ -21,67 +23,36 @@ typedef struct pare_cuda_direct {
     pare_cuda_fast_divisor by_lots, by_strips;
 } pare_cuda_direct;
 
-/* A type's sum and its weight. */
+template <bool E5M2> struct f8_code {
+    uint8_t code;
+};
+
+/* A type's sum and its weight; F8: the type of FP8 that it is. */
 template <typename T> struct direct_of {
     typedef float sum;
     typedef T weight;
+    static constexpr pare_dtype F8 = PARE_NOTYPE;
 };
 template <> struct direct_of<int8_t> {
     typedef int sum;
     typedef int16_t weight;
+    static constexpr pare_dtype F8 = PARE_NOTYPE;
 };
 template <> struct direct_of<uint8_t> {
     typedef int sum;
     typedef int16_t weight;
+    static constexpr pare_dtype F8 = PARE_NOTYPE;
 };
-
-template <typename T> SIMT_INLINE float step(float sum, T x, T w, int)
-{
-    return fmaf(pare_to_f32(x), pare_to_f32(w), sum);
-}
-SIMT_INLINE int step(int sum, int x, int16_t w, int zero) { return sum + (x - zero) * w; }
+template <bool E5M2> struct direct_of<f8_code<E5M2>> {
+    typedef float sum;
+    typedef __half weight;
+    static constexpr pare_dtype F8 = E5M2 ? PARE_f8e5m2 : PARE_f8e4m3;
+};
 
 /* V neighbours that are aligned to all of them. */
 template <typename T, int V> struct alignas(sizeof(T) * V) lot {
     T of[V];
 };
-
-/* V filters from c on, of one output position. */
-template <typename T, int V> static __global__ void direct_each(pare_cuda_direct d)
-{
-    pare_dependent_begin();
-    typedef typename direct_of<T>::weight weight;
-    const pare_cuda_gemm_args &p = d.p;
-    const operands o = operands_of(p, 0);
-    const int lots = p.columns / V, zero = d.x_zero;
-    PARE_CUDA_EACH (i, p.rows * lots) {
-        const int64_t row = i / lots;
-        const int c = (int)(i - row * lots) * V, first = c / d.group_columns * p.in.channels;
-        const row_place place = row_find(p, row);
-        typename direct_of<T>::sum sum[V];
-        PARE_UNROLL for (int v = 0; v < V; v++) sum[v] = 0;
-        for (int tap = 0; tap < d.taps; tap++) {
-            int64_t at = element_find(p, place, tap_find(p, tap * p.in.channels));
-            if (at < 0) continue;
-            const T *x = reinterpret_cast<const T *>(o.x) + at + first;
-            const weight *w = reinterpret_cast<const weight *>(o.w) +
-                              (int64_t)tap * p.in.channels * p.columns + c;
-            for (int k = 0; k < p.in.channels; k++, x++, w += p.columns) {
-                const lot<T, V> xs = *reinterpret_cast<const lot<T, V> *>(x);
-                const lot<weight, V> ws = *reinterpret_cast<const lot<weight, V> *>(w);
-                PARE_UNROLL for (int v = 0; v < V; v++) sum[v] =
-                    step(sum[v], xs.of[v], ws.of[v], zero);
-            }
-        }
-        PARE_UNROLL for (int v = 0; v < V; v++)
-            sum_finish(p, o, sum[v], row, c + v, row * p.y_row + c + v);
-    }
-}
-
-/* Depthwise windows whose taps follow one another: a thread makes four channels of STRIP
-   neighbouring outputs of a line, and reads each pixel that they share once. Outside of the picture
-   X is its zero point, for which `shift` makes up. */
-enum { STRIP = 4 };
 
 SIMT_INLINE float number_of(float x) { return x; }
 SIMT_INLINE float number_of(__half x) { return pare_to_f32(x); }
@@ -90,8 +61,79 @@ SIMT_INLINE int number_of(int8_t x) { return x; }
 SIMT_INLINE int number_of(uint8_t x) { return x; }
 SIMT_INLINE int number_of(int16_t x) { return x; }
 
-SIMT_INLINE float add_product(float sum, float x, float w) { return fmaf(x, w, sum); }
-SIMT_INLINE int add_product(int sum, int x, int w) { return sum + x * w; }
+template <typename N, typename T, int V> SIMT_INLINE void numbers_of(const lot<T, V> &x, N to[V])
+{
+    PARE_UNROLL for (int k = 0; k < V; k++) to[k] = number_of(x.of[k]);
+}
+template <typename N, bool E5M2, int V>
+SIMT_INLINE void numbers_of(const lot<f8_code<E5M2>, V> &x, N to[V])
+{
+    unsigned word = 0;
+    float v[4];
+    memcpy(&word, &x, sizeof x);
+    simt_f8_to_floats<E5M2>(word, v);
+    PARE_UNROLL for (int k = 0; k < V; k++) to[k] = v[k];
+}
+
+SIMT_INLINE float step(float sum, float x, float w, int) { return fmaf(x, w, sum); }
+SIMT_INLINE int step(int sum, int x, int w, int zero) { return sum + (x - zero) * w; }
+
+/* V sums of FP8 products, of columns from c on, finished and stored at y[at]. */
+template <int KIND, int V>
+SIMT_INLINE void f8_lot_finish(const pare_cuda_gemm_args &p, const operands &o, const float sum[V],
+                               int c, int64_t at)
+{
+    const bool words = p.lot * bytes_of(p.y_type) >= (bytes_of(p.y_type) == 4 ? 16 : 4);
+    float all[4] = {}, scale[4] = {}, bias[4] = {};
+    PARE_UNROLL for (int k = 0; k < V; k++)
+    {
+        all[k] = sum[k], scale[k] = o.scale[c + k];
+        bias[k] = o.bias ? reinterpret_cast<const float *>(o.bias)[c + k] : -0.0f;
+    }
+    f8_vec4_finish<KIND>(p, o, all, scale, bias, at, V, words);
+}
+
+/* V filters from c on, of one output position. */
+template <typename T, int V> static __global__ void direct_each(pare_cuda_direct d)
+{
+    pare_dependent_begin();
+    typedef typename direct_of<T>::weight weight;
+    typedef typename direct_of<T>::sum number;
+    constexpr pare_dtype F8 = direct_of<T>::F8;
+    const pare_cuda_gemm_args &p = d.p;
+    const operands o = operands_of(p, 0);
+    const int lots = p.columns / V, zero = d.x_zero;
+    PARE_CUDA_EACH (i, p.rows * lots) {
+        const int64_t row = i / lots;
+        const int c = (int)(i - row * lots) * V, first = c / d.group_columns * p.in.channels;
+        const row_place place = row_find(p, row);
+        number sum[V];
+        PARE_UNROLL for (int v = 0; v < V; v++) sum[v] = 0;
+        for (int tap = 0; tap < d.taps; tap++) {
+            int64_t at = element_find(p, place, tap_find(p, tap * p.in.channels));
+            if (at < 0) continue;
+            const T *x = reinterpret_cast<const T *>(o.x) + at + first;
+            const weight *w = reinterpret_cast<const weight *>(o.w) +
+                              (int64_t)tap * p.in.channels * p.columns + c;
+            for (int k = 0; k < p.in.channels; k++, x++, w += p.columns) {
+                number xs[V], ws[V];
+                numbers_of(*reinterpret_cast<const lot<T, V> *>(x), xs);
+                numbers_of(*reinterpret_cast<const lot<weight, V> *>(w), ws);
+                PARE_UNROLL for (int v = 0; v < V; v++) sum[v] = step(sum[v], xs[v], ws[v], zero);
+            }
+        }
+        if constexpr (F8 != PARE_NOTYPE)
+            f8_lot_finish<F8, V>(p, o, sum, c, row * p.y_row + c);
+        else
+            PARE_UNROLL for (int v = 0; v < V; v++)
+                sum_finish(p, o, sum[v], row, c + v, row * p.y_row + c + v);
+    }
+}
+
+/* Depthwise windows whose taps follow one another: a thread makes four channels of STRIP
+   neighbouring outputs of a line, and reads each pixel that they share once. Outside of the picture
+   X is its zero point, for which `shift` makes up. */
+enum { STRIP = 4 };
 
 template <typename T, int KERNEL, int STRIDE>
 static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 2) depthwise_strip(pare_cuda_direct d)
@@ -100,6 +142,7 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 2) depthwise_strip(par
     typedef typename direct_of<T>::weight weight;
     typedef typename direct_of<T>::sum sum;
     enum { PIXELS = (STRIP - 1) * STRIDE + KERNEL };
+    constexpr pare_dtype F8 = direct_of<T>::F8;
     const pare_cuda_gemm_args &p = d.p;
     const operands o = operands_of(p, 0);
     const bool words = p.lot * bytes_of(p.y_type) >= (bytes_of(p.y_type) == 4 ? 16 : 4);
@@ -120,23 +163,19 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 2) depthwise_strip(par
             sum factor[KERNEL][4];
             PARE_UNROLL for (int l = 0; l < KERNEL; l++, w += p.columns)
             {
-                const lot<weight, 4> ws = *reinterpret_cast<const lot<weight, 4> *>(w);
-                PARE_UNROLL PARE_VEC4 factor[l][k] = number_of(ws.of[k]);
+                numbers_of(*reinterpret_cast<const lot<weight, 4> *>(w), factor[l]);
             }
             PARE_UNROLL for (int at = 0; at < PIXELS; at++)
             {
                 sum x[4];
                 PARE_UNROLL PARE_VEC4 x[k] = static_cast<sum>(d.x_zero);
-                if (within && (unsigned)(left + at) < (unsigned)p.in.width) {
-                    const lot<T, 4> xs =
-                        *reinterpret_cast<const lot<T, 4> *>(from + at * p.in.pixel);
-                    PARE_UNROLL PARE_VEC4 x[k] = number_of(xs.of[k]);
-                }
+                if (within && (unsigned)(left + at) < (unsigned)p.in.width)
+                    numbers_of(*reinterpret_cast<const lot<T, 4> *>(from + at * p.in.pixel), x);
                 PARE_UNROLL for (int r = 0; r < STRIP; r++)
                 {
                     const int l = at - r * STRIDE;
                     if (l < 0 || l >= KERNEL) continue;
-                    PARE_UNROLL PARE_VEC4 sums[r][k] = add_product(sums[r][k], x[k], factor[l][k]);
+                    PARE_UNROLL PARE_VEC4 sums[r][k] = step(sums[r][k], x[k], factor[l][k], 0);
                 }
             }
         }
@@ -157,8 +196,12 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK, 2) depthwise_strip(par
             PARE_UNROLL PARE_VEC4 mine[k] = r < 2   ? r < 1 ? sums[0][k] : sums[1][k]
                                               : r < 3 ? sums[2][k]
                                                     : sums[3][k];
-            vec4_epilogue(p, o, mine, scale, bias, shift, row, c, 4, at, v);
-            vec4_store(p.y_type, o.y, at, v, 4, words);
+            if constexpr (F8 != PARE_NOTYPE) {
+                f8_vec4_finish<F8>(p, o, mine, scale, bias, at, 4, words);
+            } else {
+                vec4_epilogue(p, o, mine, scale, bias, shift, row, c, 4, at, v);
+                vec4_store(p.y_type, o.y, at, v, 4, words);
+            }
         }
     }
 }
@@ -190,7 +233,8 @@ static cudaError_t strip_launch(const pare_cuda_direct *d, cudaStream_t stream)
     return cudaGetLastError();
 }
 
-/* p.w: (taps, channels of a group, filters), of x's type, of 8-bit types s16 without zero point. */
+/* p.w: (taps, channels of a group, filters), of x's type, of 8-bit integers s16 without zero point,
+   of FP8 f16. */
 template <typename T> static cudaError_t any_launch(const pare_cuda_direct *d, cudaStream_t stream)
 {
     return d->places ? strip_launch<T>(d, stream) : type_launch<T>(d, stream);
@@ -205,6 +249,8 @@ static cudaError_t direct_launch(const pare_cuda_direct *d, cudaStream_t stream)
     case PARE_bf16: return any_launch<__nv_bfloat16>(d, stream);
     case PARE_s8: return any_launch<int8_t>(d, stream);
     case PARE_u8: return any_launch<uint8_t>(d, stream);
+    case PARE_f8e4m3: return any_launch<f8_code<false>>(d, stream);
+    case PARE_f8e5m2: return any_launch<f8_code<true>>(d, stream);
     default: return cudaErrorInvalidValue;
     }
 }
@@ -237,12 +283,18 @@ static double entry_at(const pare_prep *p, int at, int64_t i)
     return v ? number_at(v, pare_view_count(v) == 1 ? 0 : i) : 0;
 }
 
+/* Of a weight as kernels read it. */
+static int weight_bytes(pare_dtype type)
+{
+    return pare_type_is_int8(type) || pare_type_is_f8(type) ? 2 : pare_cuda_bytes(type);
+}
+
 /* (taps, channels of a group, filters) */
 static void weights_pack(const pare_prep *p, const pare_conv_args *a, const places *at, char *to)
 {
     const pare_view *w = &p->in[at->w];
-    const bool narrow = pare_type_is_int8(w->dtype);
-    const int bytes = narrow ? 2 : pare_cuda_bytes(w->dtype);
+    const bool narrow = pare_type_is_int8(w->dtype), f8 = pare_type_is_f8(w->dtype);
+    const int bytes = weight_bytes(w->dtype);
     int64_t row, pixel, k = 0;
     pare_cuda_plane_strides(w, &row, &pixel);
     for (int64_t h = 0; h < a->win.kernel[1]; h++)
@@ -252,6 +304,10 @@ static void weights_pack(const pare_prep *p, const pare_conv_args *a, const plac
                     int64_t from = m * w->stride[0] + c * w->stride[1] + h * row + l * pixel;
                     if (narrow) {
                         int16_t v = (int16_t)(number_at(w, from));
+                        memcpy(to + k * 2, &v, 2);
+                    } else if (f8) {
+                        const uint16_t v = pare_f32_to_f16(
+                            pare_f8_value(w->dtype, ((const uint8_t *)w->data)[from]));
                         memcpy(to + k * 2, &v, 2);
                     } else {
                         memcpy(to + k * bytes, (const char *)w->data + from * bytes, (size_t)bytes);
@@ -264,8 +320,7 @@ static pare_status block_make(pare_prep *p, direct *s, const pare_conv_args *a, 
 {
     pare_cuda_gemm_args *q = &s->d.p;
     const size_t filters = (size_t)a->m * 4, count = (size_t)(a->m * a->cg * s->d.taps);
-    const size_t scale =
-        pare_align_up(count * (size_t)(a->int8 ? 2 : pare_cuda_bytes(q->x_type)), 256);
+    const size_t scale = pare_align_up(count * (size_t)weight_bytes(q->x_type), 256);
     const size_t bias = pare_align_up(scale + filters, 256),
                  shift = pare_align_up(bias + filters, 256);
     char *host = (char *)pare_alloc(p->ctx, shift + filters, 1);
@@ -356,7 +411,7 @@ static bool grouped_can(const pare_prep *prep)
 {
     pare_conv_args a;
     pare_cuda_gemm_args p;
-    return pare_cuda_conv_read(prep, &a, &p) && !a.f8 && a.win.group > 1 && a.mg < FEW_FILTERS;
+    return pare_cuda_conv_read(prep, &a, &p) && a.win.group > 1 && a.mg < FEW_FILTERS;
 }
 
 /* Is it depthwise, with a square window of 3 or 5 taps that follow one another, 1 or 2 a step? */
@@ -381,11 +436,7 @@ static pare_status strip_or_direct(pare_prep *prep, bool strip)
     if (strip) strips_set(s);
     s->residual = a.at.residual;
     s->d.x_zero = a.q.x_zero;
-    s->d.p.epilogue = a.epilogue;
-    if (!a.int8) {
-        s->d.p.epilogue.act = a.act;
-        s->d.p.epilogue.z_type = s->residual < 0 ? PARE_NOTYPE : prep->in[s->residual].dtype;
-    }
+    s->d.p.epilogue = pare_cuda_epilogue_of(prep, a.int8 || a.f8, &a.act, &a.epilogue, s->residual);
     return direct_close(prep, s, &a, &at);
 }
 

@@ -72,12 +72,12 @@ typedef enum end_form {
     END_REAL_BYTES /* f32 or f16, with a residual of 8 bits */
 } end_form;
 
-/* Of factors of FP8; of E5M2 bounds alone. */
+/* Of factors of FP8; of E5M2 matrices with bounds alone. */
 static end_form end_of_f8(const pare_cuda_gemm_args &p)
 {
     const pare_epilogue &e = p.epilogue;
     const bool alone = e.z_type == PARE_NOTYPE, e4m3 = p.x_type == PARE_f8e4m3;
-    if (!e4m3 && (!alone || p.picture)) return END_OTHER;
+    if (!e4m3 && (!alone || p.picture || !act_is_bounds(e.act))) return END_OTHER;
     if (p.y_type == p.x_type && e.act.kind == PARE_ACT_GELU) return alone ? END_GELU : END_OTHER;
     if (!act_is_bounds(e.act)) return END_OTHER;
     if (p.y_type == p.x_type) return alone || e.z_type == p.x_type ? END_BOUNDS : END_OTHER;

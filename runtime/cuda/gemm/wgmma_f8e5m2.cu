@@ -19,6 +19,7 @@ template <int TO> static cudaError_t tile_choose(const pare_cuda_gemm_args *p, c
 extern "C" cudaError_t pare_cuda_wgmma_f8e5m2_launch(const pare_cuda_gemm_args *p,
                                                      cudaStream_t stream)
 {
+    if (p->picture || p->z || !act_is_bounds(p->epilogue.act)) return cudaErrorInvalidValue;
     switch (p->y_type) {
     case PARE_f32: return tile_choose<PARE_f32>(p, stream);
     case PARE_f16: return tile_choose<PARE_f16>(p, stream);

@@ -155,15 +155,16 @@ static double tile_room(const conv *c)
            TILE * (FILTERS + CHUNK) * size;
 }
 
-/* Has the kernel of its own (conv.c, stem_fits; conv_stem.cu) its window, filters and epilogue? */
+/* Has the kernel of its own (conv.c, stem_fits; conv_stem.cu), which has no FP8, its window,
+   filters and epilogue? */
 static bool is_stem(const conv *c, const pare_gpu_product *p)
 {
     enum { MOST_ROOM = 96 << 10, MOST_LINES = 1024, MOST_STRIDE = 64 };
     const pare_window *w = &c->a->win;
-    return is_narrow(c, p) && p->plain && !p->residual && w->kernel[1] <= MOST_TAPS &&
-           w->kernel[2] <= WINDOW && w->dilation[1] == 1 && c->a->m % 32 == 0 &&
-           w->stride[2] <= MOST_STRIDE && w->kernel[1] + w->stride[1] * LINES <= MOST_LINES &&
-           tile_room(c) <= MOST_ROOM;
+    return is_narrow(c, p) && !pare_type_is_f8(c->type) && p->plain && !p->residual &&
+           w->kernel[1] <= MOST_TAPS && w->kernel[2] <= WINDOW && w->dilation[1] == 1 &&
+           c->a->m % 32 == 0 && w->stride[2] <= MOST_STRIDE &&
+           w->kernel[1] + w->stride[1] * LINES <= MOST_LINES && tile_room(c) <= MOST_ROOM;
 }
 
 /* Is it copied to wider pixels first (conv.c, widened_fits)? */
@@ -238,11 +239,13 @@ static void widened_predict(const conv *c, pare_gpu_product *p, pare_roofline_st
 
 static const char *word_of(pare_dtype type)
 {
-    return type == PARE_s8    ? "a"
-           : type == PARE_u8  ? "h"
-           : type == PARE_f16 ? "6__half"
-           : type == PARE_f32 ? "f"
-                              : "13__nv_bfloat16";
+    return type == PARE_s8       ? "a"
+           : type == PARE_u8     ? "h"
+           : type == PARE_f8e4m3 ? "7f8_codeILb0EE"
+           : type == PARE_f8e5m2 ? "7f8_codeILb1EE"
+           : type == PARE_f16    ? "6__half"
+           : type == PARE_f32    ? "f"
+                                 : "13__nv_bfloat16";
 }
 
 static bool is_strip(const pare_conv_args *a)

@@ -40,15 +40,9 @@ static int32_t zero_at(const pare_tensor *zero, int64_t c)
                                   : ((const uint8_t *)zero->data)[i];
 }
 
-/* Are zero points of FP8 0 or -0, or absent? */
-static bool is_zero(const pare_value *zero)
-{
-    for (int64_t i = 0; zero && i < zero->data->count; i++)
-        if (((const uint8_t *)zero->data->data)[i] & 0x7f) return false;
-    return true;
-}
+static const pare_tensor *data_of(const pare_value *v) { return v ? v->data : NULL; }
 
-/* clamp(rintf(x / s) + z); FP8: the code of x / s: ONNX QuantizeLinear 13. */
+/* clamp(rintf(x / s) + z); FP8: the code of x / s + 0, which has no -0: ONNX QuantizeLinear 13. */
 static void quantize(const pare_tensor *t, const grid *g, const float *scale,
                      const pare_tensor *zero, pare_dtype type, uint8_t *out)
 {
@@ -59,7 +53,7 @@ static void quantize(const pare_tensor *t, const grid *g, const float *scale,
             float z = (float)zero_at(zero, c), s = scale[c];
             for (int64_t i = 0; i < g->inner; i++, x++) {
                 const float v = *x / s, q = fminf(fmaxf(rintf(v) + z, low), high);
-                *out++ = pare_type_is_f8(type) ? pare_f8_code(type, v) : (uint8_t)(int)q;
+                *out++ = pare_type_is_f8(type) ? pare_f8_code(type, v + 0.0f) : (uint8_t)(int)q;
             }
         }
 }
@@ -75,7 +69,8 @@ static pare_status quantize_constant(pare_node *node)
     pare_dtype type =
         zero ? zero->data->dtype : (pare_dtype)pare_node_int(node, "output_dtype", PARE_u8);
     grid g;
-    if (pare_type_is_f8(type) && (!is_zero(zero) || !pare_node_int(node, "saturate", 1)))
+    if (pare_type_is_f8(type) &&
+        (!pare_qdq_all_zero(data_of(zero)) || !pare_node_int(node, "saturate", 1)))
         return PARE_OK;
     if ((!pare_type_is_int8(type) && !pare_type_is_f8(type)) ||
         !grid_of(node, x->data, scale->data, &g))
@@ -84,7 +79,7 @@ static pare_status quantize_constant(pare_node *node)
     uint8_t *q = pare_alloc(model->ctx, (size_t)x->data->count, 1);
     pare_tensor *made;
     if (!q) return PARE_MEMORY;
-    quantize(x->data, &g, scale->data->data, zero ? zero->data : NULL, type, q);
+    quantize(x->data, &g, scale->data->data, data_of(zero), type, q);
     pare_status st = pare_tensor_new(model, &made, y->name, type, x->data->rank, x->data->dims, q);
     pare_free(q);
     PARE_TRY(st);
@@ -174,7 +169,7 @@ static pare_status dequantize_constant(pare_node *node)
     if (!q || !q->data || !scale || !scale->data || (zero && !zero->data) || y->is_output)
         return PARE_OK;
     pare_dtype type = q->data->dtype;
-    if (pare_type_is_f8(type) && !is_zero(zero)) return PARE_OK;
+    if (pare_type_is_f8(type) && !pare_qdq_all_zero(data_of(zero))) return PARE_OK;
     if ((!pare_type_is_int8(type) && !pare_type_is_f8(type) && type != PARE_s32) ||
         scale->data->dtype != PARE_f32 || !grid_of(node, q->data, scale->data, &g))
         return PARE_OK;
@@ -186,7 +181,7 @@ static pare_status dequantize_constant(pare_node *node)
     for (int64_t o = 0; o < g.outer; o++)
         for (int64_t c = 0; c < g.count; c++)
             for (int64_t i = 0; i < g.inner; i++, at++)
-                f[at] = (number_at(q->data, at) - (float)any_zero_at(zero ? zero->data : NULL, c)) *
+                f[at] = (number_at(q->data, at) - (float)any_zero_at(data_of(zero), c)) *
                         ((const float *)scale->data->data)[c];
     pare_status st =
         pare_tensor_new(model, &made, y->name, PARE_f32, q->data->rank, q->data->dims, f);

@@ -101,6 +101,14 @@ pare_status pare_pass_expand_qlinear(pare_model *model) { return expand_qlinear(
 
 /* --- reading --- */
 
+bool pare_qdq_all_zero(const pare_tensor *zeros)
+{
+    const uint8_t size = zeros && pare_type_is_f8(zeros->dtype) ? 0x7f : 0xff;
+    for (int64_t i = 0; zeros && i < zeros->count; i++)
+        if (((const uint8_t *)zeros->data)[i] & size) return false;
+    return true;
+}
+
 static bool scalar(const pare_value *v)
 {
     return v && v->data && v->data->count == 1 && v->data->data;
@@ -113,8 +121,8 @@ static bool zero_of(const pare_value *v, int32_t *out)
         *out = *(const int8_t *)v->data->data;
     else if (v->data->dtype == PARE_u8)
         *out = *(const uint8_t *)v->data->data;
-    else /* 0 or -0 */
-        return pare_type_is_f8(v->data->dtype) && !(*(const uint8_t *)v->data->data & 0x7f);
+    else
+        return pare_type_is_f8(v->data->dtype) && pare_qdq_all_zero(v->data);
     return true;
 }
 
@@ -154,13 +162,6 @@ pare_value *pare_qdq_after(const pare_value *value, pare_qparam *out)
     return value && is_dq(value->producer, out) ? value->producer->in[0] : NULL;
 }
 
-static bool all_zero(const pare_tensor *t)
-{
-    for (int64_t i = 0; t && i < t->count; i++)
-        if (((const uint8_t *)t->data)[i]) return false;
-    return true;
-}
-
 bool pare_qdq_weight(const pare_value *value, pare_qweight *out)
 {
     const pare_node *dq = value ? value->producer : NULL;
@@ -183,7 +184,7 @@ bool pare_qdq_weight(const pare_value *value, pare_qweight *out)
     if (zero && (!zero->data || zero->data->dtype != q->dtype)) return false;
     out->zeros = zero ? zero->data : NULL;
     if (zero && zero->data->count != 1 && zero->data->count != out->count) return false;
-    out->centred = all_zero(out->zeros);
+    out->centred = pare_qdq_all_zero(out->zeros);
     return true;
 }
 

@@ -39,6 +39,8 @@ pare_value *pare_qdq_after(const pare_value *value, pare_qparam *out);
 /* Does a DequantizeLinear of a constant make the value, with a scale for all or per index of axis?
  */
 bool pare_qdq_weight(const pare_value *value, pare_qweight *out);
+/* Are all zero points 0, of FP8 0 or -0? NULL, absent ones, are. */
+bool pare_qdq_all_zero(const pare_tensor *zeros);
 /* The one QuantizeLinear that reads a value nothing else reads, or NULL. */
 pare_node *pare_qdq_only_q(const pare_value *value, pare_qparam *out);
 

@@ -78,6 +78,8 @@ static bool read_weight(parts *p)
         const pare_tensor *q = p->weight.q->data;
         if (q->rank < 2 || q->dtype == PARE_u8 || !types_meet(&p->xp, q->dtype)) return false;
         if (pare_type_is_f8(q->dtype) && !p->weight.centred) return false;
+        /* no kernel for GPUs has windows of three axes */
+        if (pare_type_is_f8(q->dtype) && p->is_conv && q->rank > 4) return false;
         int axis = channel_axis(p, q->rank);
         p->channels = q->dims[axis];
         p->wq = p->weight.q;

@@ -5,6 +5,7 @@
    QuantizeLinear can write the other order. Tensors for which both orders are the same bytes (C =
    1, or H = W = 1) are never reordered. A Transpose from or to channels-last that only renames what
    is in memory becomes a View. Shapes must be known. */
+#include "runtime/base/f8.h"
 #include "runtime/ops/fused.h"
 #include "runtime/passes/optimize/fuse.h"
 #include "runtime/passes/passes.h"
@@ -38,7 +39,8 @@ static bool turns(const pare_value *v)
 {
     const pare_node *n = v->producer;
     return n && pare_node_is(n, "QuantizeLinear") && v->user_count == 1 && !is_seen(v) &&
-           pare_type_is_int8(v->dtype) && pare_shape_count(&n->in[1]->shape) == 1;
+           (pare_type_is_int8(v->dtype) || pare_type_is_f8(v->dtype)) &&
+           pare_shape_count(&n->in[1]->shape) == 1;
 }
 
 /* The tensor in the wanted order: itself, an earlier Reorder of it, or a new one before `before`.
