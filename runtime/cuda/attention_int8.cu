@@ -479,7 +479,7 @@ static __global__ void __launch_bounds__(D > 64 && MASK == MASK_ANY ? THREADS / 
     powers_make(s, total, top, w.own);
     if (a.b.slices > 1) sums_join<D>(total, a, m, w);
     PARE_UNROLL for (int h = 0; h < 2; h++) c[h] =
-        pare_softmax_factor(top[h], total[h], a.a.p_scale) * 0x1p-89f;
+        pare_softmax_factor(top[h], (float)total[h], a.a.p_scale) * 0x1p-89f;
     steps_make(p, s, c, a.a.p_steps == 127);
 
     if (a.in_turn) {
