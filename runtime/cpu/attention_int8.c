@@ -63,9 +63,9 @@ static void steps_make(const pare_q_attention *a, float *score, int64_t keys)
                 round = pare_softmax_round(top);
     for (int64_t j = 0; j < keys; j++) {
         score[j] = pare_softmax_power(score[j] - less, low, round);
-        total += pare_softmax_part(1.0f + score[j]);
+        total += pare_softmax_part_of(score[j], keys);
     }
-    const float c = pare_softmax_factor(top, total, a->p_scale);
+    const float c = pare_softmax_factor(top, pare_softmax_total(total, keys), a->p_scale);
     for (int64_t j = 0; j < keys; j++) score[j] = pare_softmax_step(score[j], c, a->p_steps);
 }
 

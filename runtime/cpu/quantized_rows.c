@@ -70,10 +70,10 @@ static void plain_softmax(const quantized_rows *s, const pare_view *x, const par
                 round = pare_softmax_round(top);
     for (int64_t i = 0; i < n; i++) {
         const float v = (float)pare_ref_get(x, base + i * stride) - less;
-        total += pare_softmax_part(1.0f + pare_softmax_power(v, low, round));
+        total += pare_softmax_part_of(pare_softmax_power(v, low, round), n);
     }
     const bool whole = x->dtype == PARE_f32;
-    const float c = pare_softmax_factor(top, total, whole ? s->scale : 1);
+    const float c = pare_softmax_factor(top, pare_softmax_total(total, n), whole ? s->scale : 1);
     for (int64_t i = 0; i < n; i++) {
         const float v = (float)pare_ref_get(x, base + i * stride) - less,
                     e = pare_softmax_power(v, low, round);

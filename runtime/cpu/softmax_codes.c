@@ -20,8 +20,19 @@ PARE_CLONES_FMA static float row_top(const float *x, int64_t n)
     return top;
 }
 
-/* Numbers become exponentials. less: pare_softmax_less of top. */
-PARE_CLONES_FMA static uint64_t row_powers(float *x, int64_t n, float top, float less)
+/* Of a row that is not short. */
+PARE_CLONES_FMA static uint64_t long_powers(float *x, int64_t n, float top, float less)
+{
+    const float low = pare_softmax_low(top), round = pare_softmax_round(top);
+    uint64_t total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = pare_softmax_power(x[i] - less, low, round);
+        total += pare_softmax_part_of(x[i], n);
+    }
+    return total;
+}
+
+PARE_CLONES_FMA static uint64_t short_powers(float *x, int64_t n, float top, float less)
 {
     const float low = pare_softmax_low(top), round = pare_softmax_round(top);
     uint64_t total = 0;
@@ -35,6 +46,15 @@ PARE_CLONES_FMA static uint64_t row_powers(float *x, int64_t n, float top, float
         total += part;
     }
     return total;
+}
+
+/* Numbers become exponentials, of which `total` is returned. */
+static float row_powers(float *x, int64_t n, float top)
+{
+    const float less = pare_softmax_less(top);
+    const uint64_t sum =
+        n > PARE_SOFTMAX_SHORT ? long_powers(x, n, top, less) : short_powers(x, n, top, less);
+    return pare_softmax_total(sum, n);
 }
 
 PARE_CLONES_FMA static void row_steps(uint8_t *y, const float *x, int64_t n, float c, float most,
@@ -52,13 +72,12 @@ PARE_CLONES_FMA static void row_times(float *x, int64_t n, float c)
 void pare_softmax_codes(uint8_t *y, pare_dtype to, float *x, int64_t n, float scale, float zero)
 {
     const float top = row_top(x, n), high = to == PARE_s8 ? 127 : 255;
-    const uint64_t total = row_powers(x, n, top, pare_softmax_less(top));
+    const float total = row_powers(x, n, top);
     row_steps(y, x, n, pare_softmax_factor(top, total, scale), high - zero, zero);
 }
 
 void pare_softmax_probabilities(float *x, int64_t n)
 {
-    const float top = row_top(x, n);
-    const uint64_t total = row_powers(x, n, top, pare_softmax_less(top));
+    const float top = row_top(x, n), total = row_powers(x, n, top);
     row_times(x, n, pare_softmax_factor(top, total, 1));
 }

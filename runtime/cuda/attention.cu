@@ -188,9 +188,9 @@ static const float LOW = -1e30f, HIGH = -1e29f;
 
 /* The keys, from the first to before the last, that a constant mask leaves to `count` queries from
    `first` on: all of them where of a query's keys none is open and some are finite, which then
-   count alike. */
-static void mask_range(const pare_cuda_operand *mask, pare_dtype type, int64_t queries, int keys,
-                       int64_t first, int64_t count, int out[2])
+   count alike. nan_opens: NaN makes a query's result NaN; else it counts as -infinity. */
+static void mask_range(const pare_cuda_operand *mask, pare_dtype type, bool nan_opens,
+                       int64_t queries, int keys, int64_t first, int64_t count, int out[2])
 {
     const pare_type_info *info = pare_type(type);
     int from = keys, end = 0;
@@ -200,7 +200,7 @@ static void mask_range(const pare_cuda_operand *mask, pare_dtype type, int64_t q
             const int64_t at = q * mask->row + k * mask->last;
             const float v =
                 info->to_f32(static_cast<const char *>(mask->data) + at * (info->bits / 8));
-            open = open || v > HIGH || v != v;
+            open = open || v > HIGH || (nan_opens && v != v);
             finite = finite || v > -INFINITY;
             if (v <= LOW) continue;
             if (k < from) from = k;
@@ -230,7 +230,7 @@ static pare_status flash_prepare(pare_prep *p)
     if (!tiles) return PARE_MEMORY;
     for (int64_t i = 0; i < blocks; i++) {
         int *two = tiles + i * 2;
-        mask_range(&a.mask, a.mask_type, a.queries, a.keys, i * PARE_CUDA_FLASH_TILE,
+        mask_range(&a.mask, a.mask_type, true, a.queries, a.keys, i * PARE_CUDA_FLASH_TILE,
                    PARE_CUDA_FLASH_TILE, two);
         two[0] /= PARE_CUDA_FLASH_TILE;
         two[1] = (two[1] + PARE_CUDA_FLASH_TILE - 1) / PARE_CUDA_FLASH_TILE;
@@ -339,7 +339,7 @@ static pare_status range_make(pare_prep *p, cuda_q_attention_state *s)
     if (!range) return PARE_MEMORY;
     for (int i = 0; i < blocks; i++) {
         int *to = range + i * 3;
-        mask_range(&mask, PARE_f32, a.queries, a.keys, (int64_t)i * queries, queries, to);
+        mask_range(&mask, PARE_f32, false, a.queries, a.keys, (int64_t)i * queries, queries, to);
         to[2] = pare_q_attention_slice(to[1] - to[0], a.b.slices);
     }
     const pare_status st = pare_cuda_keep(p, range, (size_t)blocks * 3 * sizeof *range);

@@ -23,8 +23,7 @@ enum {
     ROWS = PARE_Q_ATTENTION_QUERIES,
     KEYS = PARE_Q_ATTENTION_KEYS,
     THREADS = PARE_Q_ATTENTION_WARPS * 32,
-    CHUNK = 16,             /* bytes */
-    MOST_SHARED = 96 * 1024 /* of a block */
+    CHUNK = 16 /* bytes */
 };
 enum {
     MASK_NONE,
@@ -33,7 +32,7 @@ enum {
 };
 
 /* Bytes of a row of depth D in shared memory: eight rows of an ldmatrix fall into different banks.
- */
+   pare_q_attention_shared counts them, and what block_memory has. */
 template <int D> struct row_of_bytes {
     uint4 at[D / CHUNK + 1];
 };
@@ -412,9 +411,6 @@ SIMT_INLINE block_memory<D> memory_of(const pare_cuda_attend_int8 &a, void *shar
     return m;
 }
 
-/* Rows of K that hold so many slices: the last one's ldmatrix reads 32. */
-PARE_BOTH int rows_of(int slice, int slices) { return slice * slices + 16; }
-
 /* Where heads are wide, blocks have half as many warps: a mask's addresses take registers. */
 template <int D, int MASK, bool SHIFTED>
 static __global__ void __launch_bounds__(D > 64 && MASK == MASK_ANY ? THREADS / 2 : THREADS, 1)
@@ -422,7 +418,7 @@ static __global__ void __launch_bounds__(D > 64 && MASK == MASK_ANY ? THREADS / 
 {
     simt_dependency_wait();
     SIMT_DYN_SHARED(uint4, shared);
-    const block_memory<D> m = memory_of<D>(a, shared, rows_of(a.b.slice, a.b.slices));
+    const block_memory<D> m = memory_of<D>(a, shared, pare_q_attention_rows(a.b.slice, a.b.slices));
     const int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5;
     const int queries = a.b.groups * ROWS;
     int left = (int)blockIdx.x, block = 0;
@@ -440,7 +436,8 @@ static __global__ void __launch_bounds__(D > 64 && MASK == MASK_ANY ? THREADS / 
     const int first = block * queries;
     const int *range = a.range ? a.range + block * 3 : NULL;
     const int begin = range ? range[0] : 0, end = range ? range[1] : a.keys,
-              slice = range ? range[2] : a.b.slice, count = rows_of(slice, a.b.slices);
+              slice = range ? range[2] : a.b.slice,
+              count = pare_q_attention_rows(slice, a.b.slices);
     const char *v = static_cast<const char *>(a.v.data) + near_offset(a.v, index);
     warp_place w;
     w.slice = fast_divide(warp, a.by_groups);
@@ -479,7 +476,7 @@ static __global__ void __launch_bounds__(D > 64 && MASK == MASK_ANY ? THREADS / 
     powers_make(s, total, top, w.own);
     if (a.b.slices > 1) sums_join<D>(total, a, m, w);
     PARE_UNROLL for (int h = 0; h < 2; h++) c[h] =
-        pare_softmax_factor(top[h], total[h], a.a.p_scale) * 0x1p-89f;
+        pare_softmax_factor(top[h], (float)total[h], a.a.p_scale) * 0x1p-89f;
     steps_make(p, s, c, a.a.p_steps == 127);
 
     if (a.in_turn) {
@@ -506,16 +503,6 @@ static __global__ void __launch_bounds__(D > 64 && MASK == MASK_ANY ? THREADS / 
 
 /* --- launchers --- */
 
-template <int D> static size_t shared_bytes(const pare_cuda_attend_int8 *a)
-{
-    const size_t queries = (size_t)a->b.groups * ROWS,
-                 keys = (size_t)rows_of(a->b.slice, a->b.slices), row = sizeof(row_of_bytes<D>),
-                 factors = (a->in_turn ? 1 : 2) * keys * row,
-                 sums = queries * (D + 4) * sizeof(int);
-    return queries * row + (factors > sums ? factors : sums) + keys * 2 * sizeof(float) +
-           queries * sizeof(int) + (size_t)a->b.slices * queries * 2 * sizeof(float);
-}
-
 template <int D, int MASK, bool SHIFTED>
 static cudaError_t shifted_launch(const pare_cuda_attend_int8 *a, cudaStream_t stream)
 {
@@ -523,7 +510,7 @@ static cudaError_t shifted_launch(const pare_cuda_attend_int8 *a, cudaStream_t s
     for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) blocks *= a->heads[i];
     if (blocks == 0) return cudaSuccess;
     auto kernel = attention_int8<D, MASK, SHIFTED>;
-    const size_t bytes = shared_bytes<D>(a);
+    const size_t bytes = pare_q_attention_shared(&a->b, D);
     cudaError_t error = SIMT_ALLOW_SHARED(kernel, bytes);
     if (error != cudaSuccess) return error;
     PARE_LAUNCH_DEPENDENT(kernel, dim3(pare_cuda_blocks(blocks)),
@@ -543,7 +530,7 @@ template <int D>
 static cudaError_t depth_launch(const pare_cuda_attend_int8 *given, cudaStream_t stream)
 {
     pare_cuda_attend_int8 a = *given;
-    a.in_turn = shared_bytes<D>(&a) > MOST_SHARED;
+    a.in_turn = pare_q_attention_in_turn(&a.b, D);
     if (!a.mask.data) return mask_launch<D, MASK_NONE>(&a, stream);
     return a.mask.row ? mask_launch<D, MASK_ANY>(&a, stream) : mask_launch<D, MASK_ROW>(&a, stream);
 }

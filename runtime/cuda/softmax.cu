@@ -102,9 +102,10 @@ SIMT_INLINE float lanes_max(float v)
 }
 
 /* What a row's exponentials are multiplied by. */
-SIMT_INLINE float codes_factor(const pare_cuda_rows &r, float top, uint64_t total)
+SIMT_INLINE float codes_factor(const pare_cuda_rows &r, float top, uint64_t sum)
 {
-    return pare_softmax_factor(top, total, r.dtype == PARE_f32 ? r.y_scale : 1);
+    return pare_softmax_factor(top, pare_softmax_total(sum, r.n),
+                               r.dtype == PARE_f32 ? r.y_scale : 1);
 }
 
 SIMT_INLINE float softmax_code(const pare_cuda_rows &r, float e, float c)
@@ -129,7 +130,7 @@ static __global__ void __launch_bounds__(WARPS * 32) softmax_codes_rows(pare_cud
     unsigned long long total = 0;
     for (int64_t i = lane; i < r.n; i += 32) {
         const float v = pare_number_at(r.x, r.dtype, at + i * r.step) - less;
-        total += pare_softmax_part(1.0f + pare_softmax_power(v, low, round));
+        total += pare_softmax_part_of(pare_softmax_power(v, low, round), r.n);
     }
     const float c = codes_factor(r, top, pare_lanes_sum(total));
     for (int64_t i = lane; i < r.n; i += 32) {

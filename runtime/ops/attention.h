@@ -85,6 +85,13 @@ typedef struct pare_q_attention_blocks {
 bool pare_q_attention_is_wide(const pare_attention_views *x);
 pare_q_attention_blocks pare_q_attention_blocks_of(int64_t heads, int queries, int keys, bool wide);
 int pare_q_attention_slice(int keys, int slices);
+/* Rows of K or V in a block's shared memory: those of all slices, and what the last one's ldmatrix
+   reads behind them. */
+PARE_BOTH int pare_q_attention_rows(int slice, int slices) { return slice * slices + 16; }
+/* V comes over K where both would take more than 96 KiB. */
+bool pare_q_attention_in_turn(const pare_q_attention_blocks *b, int depth);
+/* A block's shared memory in bytes. depth: the kernel's, 32, 64 or 128. */
+size_t pare_q_attention_shared(const pare_q_attention_blocks *b, int depth);
 
 #ifdef __cplusplus
 }

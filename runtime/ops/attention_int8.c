@@ -51,7 +51,7 @@ pare_status pare_q_attention_read(const pare_node *node, pare_q_attention *out)
 
 /* --- what the kernel takes --- */
 
-enum { CHUNK = 16, MOST_DEPTH = 128 };
+enum { CHUNK = 16, MOST_DEPTH = 128, MOST_SHARED = 96 * 1024 };
 /* Keys that 96 KiB of shared memory hold: rows of K or V, wide ones and others. */
 enum { MOST_KEYS = 1024, MOST_KEYS_WIDE = 512, WIDE = 64 };
 
@@ -112,4 +112,26 @@ pare_q_attention_blocks pare_q_attention_blocks_of(int64_t heads, int queries, i
         b.slices *= 2;
     b.slice = pare_q_attention_slice(keys, b.slices);
     return b;
+}
+
+/* Q, K and V, of which the sums come where K and V were; a mask's row and what zero points add to
+   keys; the same of queries; maxima and sums of slices. Rows end with 16 bytes of their own. */
+static size_t shared_of(const pare_q_attention_blocks *b, int depth, int factors)
+{
+    const size_t queries = (size_t)(b->groups * PARE_Q_ATTENTION_QUERIES),
+                 keys = (size_t)pare_q_attention_rows(b->slice, b->slices),
+                 row = (size_t)depth + CHUNK, brought = (size_t)factors * keys * row,
+                 sums = queries * ((size_t)depth + 4) * sizeof(int32_t);
+    return queries * row + (brought > sums ? brought : sums) + keys * 2 * sizeof(float) +
+           queries * sizeof(int32_t) + (size_t)b->slices * queries * 2 * sizeof(float);
+}
+
+bool pare_q_attention_in_turn(const pare_q_attention_blocks *b, int depth)
+{
+    return shared_of(b, depth, 2) > MOST_SHARED;
+}
+
+size_t pare_q_attention_shared(const pare_q_attention_blocks *b, int depth)
+{
+    return shared_of(b, depth, pare_q_attention_in_turn(b, depth) ? 1 : 2);
 }

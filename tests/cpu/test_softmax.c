@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax: values worked out by hand, and every kernel against the plain one on odd sizes and
- * both\n   memory orders; LayerNormalization's vector kernel likewise. */
+/* Softmax: values worked out by hand, and every kernel against the plain one on odd sizes and both
+   memory orders; LayerNormalization's vector kernel likewise. Softmax to codes against the formula
+   of its operators in double. */
 #include "tests/cpu/kernel_case.h"
 
 #include <math.h>
@@ -95,12 +96,107 @@ static void softmax_along_any_axis_and_order(void **state)
     }
 }
 
+/* --- QSoftmax --- */
+
+/* Softmax (13) in double, then QuantizeLinear without its rounding: NaN counts as -infinity, and a
+   row whose largest number is infinite has no probabilities. */
+static void codes_in_double(const float *x, int64_t n, double scale, double zero, double high,
+                            double *want)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        if ((double)x[i] > top) top = (double)x[i];
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(x[i])) sum += exp((double)x[i] - top);
+    for (int64_t i = 0; i < n; i++) {
+        const double p = isnan(x[i]) || isinf(top) ? 0 : exp((double)x[i] - top) / sum;
+        want[i] = fmin(p / scale + zero, high);
+    }
+}
+
+/* All kernels, of one row: within half a code of the rounding, and half of what ops/softmax_codes.h
+   allows a sum. */
+static void check_codes(const float *x, int64_t n, float scale, pare_dtype to, int zero)
+{
+    kernel_case k;
+    double *want = malloc((size_t)n * sizeof *want);
+    uint8_t *y = malloc((size_t)n);
+    int ran = 0;
+    case_open(&k, "pare", "QSoftmax", 1);
+    memcpy(case_input(&k, PARE_f32, 2, (int64_t[]){1, n}, false, 0, 1), x, (size_t)n * sizeof *x);
+    case_set_float(&k, "y_scale", scale);
+    case_set_int(&k, "y_zero_point", zero);
+    case_set_int(&k, "to", to);
+    case_infer(&k);
+    codes_in_double(x, n, (double)scale, zero, to == PARE_s8 ? 127 : 255, want);
+    for (const pare_kernel *const *it = k.op->cpu; *it; it++) {
+        if (!case_run(&k, *it, y)) continue;
+        ran++;
+        for (int64_t i = 0; i < n; i++) {
+            const int code = to == PARE_s8 ? (int8_t)y[i] : y[i];
+            if (!(fabs(code - want[i]) <= 1))
+                fail_msg("%s: code %lld of %lld is %d, expected %g", (*it)->name, (long long)i,
+                         (long long)n, code, want[i]);
+        }
+    }
+    assert_int_equal(ran, 2);
+    case_close(&k);
+    free(want);
+    free(y);
+}
+
+/* Much of the sum is of numbers near the least that counts: as many as are short, one more, and
+   very many. */
+static void codes_of_long_rows(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1000, 16384, 16385, 32769, 262144, 1000000};
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+        const int64_t n = lengths[l];
+        float *x = malloc((size_t)n * sizeof *x);
+        for (int d = 0; d < (n > 100000 ? 4 : 24); d++) {
+            const float top = d % 2 ? 0.01f : 70000.0f * (float)(d % 4);
+            for (int64_t i = 0; i < n; i++)
+                x[i] = top -
+                       (n > 100000 ? 16.3f + 0.2f * (float)(d / 2) * 2 : 15.5f + 0.06f * (float)d);
+            x[n / 3] = top;
+            check_codes(x, n, 1 / 255.0f, PARE_u8, 0);
+        }
+        free(x);
+    }
+}
+
+/* NaN, infinities, and rows that lie far from 0. */
+static void codes_of_unusual_rows(void **state)
+{
+    (void)state;
+    static const float row[][6] = {
+        {1, NAN, 2, 0, NAN, 1},
+        {NAN, NAN, NAN, NAN, NAN, NAN},
+        {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY},
+        {-INFINITY, 3, NAN, 2, -INFINITY, 2.5f},
+        {INFINITY, 3, NAN, 2, -INFINITY, 2.5f},
+        {65536, 65535, 65534.5f, 0, -INFINITY, NAN},
+        {-65536, -65535, -65534.5f, -1e9f, -INFINITY, NAN},
+        {-3.4028235e38f, -3.4028235e38f, -INFINITY, -3.4028235e38f, NAN, -3.4028235e38f},
+        {3.4028235e38f, 3.4028235e38f, 3e38f, -3.4028235e38f, 0, 1},
+        {1e-40f, -1e-40f, 0, -0.0f, 1e-30f, 2},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        check_codes(row[i], 6, 1 / 255.0f, PARE_u8, 0);
+        check_codes(row[i], 6, 1 / 127.0f, PARE_s8, 0);
+        check_codes(row[i], 6, 0.003f, PARE_s8, -128);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(softmax_survives_large_numbers),
         cmocka_unit_test(vector_softmax_and_layer_norm_agree),
         cmocka_unit_test(softmax_along_any_axis_and_order),
+        cmocka_unit_test(codes_of_long_rows),
+        cmocka_unit_test(codes_of_unusual_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,58 @@ static void masked_keys_are_not_read(void **state)
     }
 }
 
+/* NaN counts as -infinity: also in a constant mask, where it opens no query whose other keys are
+   all alike low. */
+static void masks_with_nan(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        kernel_case k;
+        enum { QUERIES = 40, ALL = 150 };
+        case_open(&k, "pare", "QAttention", (uint64_t)i + 1);
+        operand(&k, PARE_s8, (int64_t[]){1, 2, QUERIES, 32});
+        operand(&k, PARE_s8, (int64_t[]){1, 2, ALL, 32});
+        operand(&k, PARE_s8, (int64_t[]){1, 2, ALL, 32});
+        codes_set(&k, PARE_s8, PARE_s8, 127);
+        case_input(&k, PARE_f32, 2, (int64_t[]){QUERIES, ALL}, i < 2, 0, 1);
+        for (int64_t j = 0; j < QUERIES * ALL; j++) {
+            const float low = i % 2 ? case_lowest(PARE_f32) : j / ALL % 2 ? -1e38f : -INFINITY;
+            case_put(&k, 3, j, j % ALL == j / ALL + 20 ? NAN : low);
+        }
+        case_check_device(&k, 1);
+    }
+}
+
+/* Softmax to codes of rows that fit into one to eight vectors of a lane, of others, and of long
+   ones. */
+static void softmaxes_to_codes(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1,   4,   100, 128,  132,  200,  256,   260,  300,
+                                      512, 516, 999, 1000, 1024, 1025, 16385, 40000};
+    static const pare_dtype types[] = {PARE_f32, PARE_f16, PARE_bf16};
+    enum { ROWS = 7 };
+    for (int i = 0; i < 51; i++) {
+        kernel_case k;
+        const int64_t n = lengths[i % 17];
+        const pare_dtype type = types[i / 17];
+        case_open(&k, "pare", "QSoftmax", (uint64_t)i + 1);
+        case_input(&k, type, 2, (int64_t[]){ROWS, n}, false, 0, 8);
+        for (int64_t j = 0; j < n; j++) {
+            case_put(&k, 0, j, j ? -16 - (float)(j % 3) / 2 : 0); /* near the least that counts */
+            if (type == PARE_f32) case_put(&k, 0, n + j, 70000 + (float)(j % 9) / 4);
+            if (j % 3 == 1) case_put(&k, 0, 2 * n + j, NAN);
+            case_put(&k, 0, 3 * n + j, j % 2 ? NAN : -INFINITY);
+            if (j == n / 2) case_put(&k, 0, 4 * n + j, INFINITY);
+            if (j % 2) case_put(&k, 0, 5 * n + j, -INFINITY);
+        }
+        case_set_float(&k, "y_scale", i % 2 ? 1 / 255.0f : 1e-3f);
+        case_set_int(&k, "y_zero_point", i % 2 ? -128 : 0);
+        case_set_int(&k, "to", i % 2 ? PARE_s8 : PARE_u8);
+        case_check_device(&k, 1);
+    }
+}
+
 /* What the kernel does not take. */
 static void others_are_refused(void **state)
 {
@@ -158,10 +210,9 @@ static void others_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_of_all_sizes),
-        cmocka_unit_test(heads_where_they_lie),
-        cmocka_unit_test(masked_keys_are_not_read),
-        cmocka_unit_test(others_are_refused),
+        cmocka_unit_test(codes_of_all_sizes),       cmocka_unit_test(heads_where_they_lie),
+        cmocka_unit_test(masked_keys_are_not_read), cmocka_unit_test(masks_with_nan),
+        cmocka_unit_test(softmaxes_to_codes),       cmocka_unit_test(others_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

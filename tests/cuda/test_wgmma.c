@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products by the instructions of compute capability 9.0, against the CPU's plain kernels: bytes of
-   integers are equal, but for one step behind a GELU. Large enough that they fit; tails of rows,
+   integers are equal. Large enough that they fit; tails of rows,
    columns and depth; windows over borders, in steps and with gaps. Sizes are those of a device with
    132 multiprocessors, and shrink with it. Each case says how many of the tiles must have taken it.
    Skipped on other devices. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights of 2:4 by the instructions of compute capability 9.0, against the CPU's
-   plain kernels: bytes of integers are equal, but for one step behind a GELU. As test_wgmma.c has
+   plain kernels: bytes of integers are equal. As test_wgmma.c has
    them. Skipped on other devices. */
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/sparse.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products whose tiles are few, by the instructions of compute capability 9.0 with operands swapped
-   and depth shared by a cluster, against the CPU's plain kernels: bytes of integers are equal, but
-   for one step behind a GELU. Each case says how many of the three tiles must have taken it. Then
-   behind other kernels in a recorded run. Skipped on other devices. */
+   and depth shared by a cluster, against the CPU's plain kernels: bytes of integers are equal.
+   Each case says how many of the three tiles must have taken it. Then behind other kernels in a
+   recorded run. Skipped on other devices. */
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
 #include "tests/cuda/wgmma_case.h"

@@ -105,8 +105,7 @@ static end_form end_of_product(const pare_cuda_gemm_args &p)
     if (epilogue_of(p) == EPILOGUE_CLAMP) /* p.z is not known yet */
         return alone || (integer ? pare_type_is_int8(e.z_type) : e.z_type == p.y_type) ? END_BOUNDS
                                                                                        : END_OTHER;
-    if (e.act.kind == PARE_ACT_GELU && alone && integer == bytes)
-        return bytes && e.y_scale < PARE_CUDA_WGMMA_GELU_SCALE ? END_OTHER : END_GELU;
+    if (e.act.kind == PARE_ACT_GELU && alone && integer == bytes) return END_GELU;
     if (integer && !bytes && act_is_bounds(e.act) && (alone || e.z_type == p.y_type))
         return END_REAL;
     if (integer && !bytes && act_is_bounds(e.act) && pare_type_is_int8(e.z_type) &&

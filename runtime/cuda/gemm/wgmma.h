@@ -41,9 +41,6 @@ static inline int64_t pare_wgmma_sparse_column(int64_t r)
 }
 static inline int64_t pare_wgmma_sparse_rows(int64_t columns) { return (columns + 15) / 16 * 16; }
 
-/* The least scale of codes behind a GELU, which is computed for such. */
-#define PARE_CUDA_WGMMA_GELU_SCALE 1e-3f
-
 /* Can the node's device compute product p, whose epilogue is *e, in such tiles, and is it large
    enough? x_zero: X's zero point. */
 bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,

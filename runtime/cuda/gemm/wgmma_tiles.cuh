@@ -216,22 +216,6 @@ SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column
 SIMT_INLINE int bits_of_sum(int v) { return v; }
 SIMT_INLINE int bits_of_sum(float v) { return __float_as_int(v); }
 
-/* GELU (20), x Phi(x), for codes of a scale from PARE_CUDA_WGMMA_GELU_SCALE on: to 1e-4, less than
-   a tenth of one. Phi - 1/2 of |x| is the polynomial that makes the largest error least up to 3.6,
-   and stays from there on. */
-SIMT_INLINE float gelu_near(float x)
-{
-    const float t = fminf(fabsf(x), 3.6f);
-    float g = 0.00075653085f;
-    g = fmaf(g, t, -0.011384909f);
-    g = fmaf(g, t, 0.06496142f);
-    g = fmaf(g, t, -0.15848961f);
-    g = fmaf(g, t, 0.066569977f);
-    g = fmaf(g, t, 0.37644234f);
-    g = fmaf(g, t, 0.0025590858f);
-    return fmaf(fabsf(x), g, 0.5f * x);
-}
-
 /* Four sums in real units, those of bytes over Y's scale. inverse: of Y's scale; z: the codes of a
    residual of bytes. */
 template <typename V>
@@ -245,12 +229,8 @@ SIMT_INLINE void four_values(const pare_cuda_gemm_args &p, const tile_clamp &l, 
         if (V::INTEGER) v[i] *= k.scale[i];
         if (V::RESIDUAL == (int)RESIDUAL_BYTES)
             v[i] += (byte_at(z ^ l.flip, i, l.exponent) - l.base) * p.epilogue.z_scale;
-        if (V::GELU && V::TO == (int)PARE_s8)
-            v[i] = gelu_near(v[i]) * inverse;
-        else if (V::GELU)
-            v[i] = pare_act_of(PARE_ACT_GELU, NULL, v[i]);
-        else if (V::TO == (int)PARE_s8)
-            v[i] = quotient_of(v[i], p.epilogue.y_scale, inverse);
+        if (V::GELU) v[i] = pare_act_of(PARE_ACT_GELU, NULL, v[i]);
+        if (V::TO == (int)PARE_s8) v[i] = quotient_of(v[i], p.epilogue.y_scale, inverse);
     }
 }
 

@@ -61,14 +61,18 @@ static double bytes_of(const pare_attention_views *x)
     return x->mask ? bytes + (double)pare_view_bytes(x->mask) : bytes;
 }
 
+/* Bytes of shared memory that an SM of compute capability 9.0 has for blocks, and what CUDA takes
+   of each (CUDA C++ programming guide, technical specifications). */
+enum { SM_SHARED = 228 * 1024, BLOCK_SHARED = 1024 };
+
 /* Of a kernel without a loop over keys: of its instructions a block of one slice executes so many
-   (counted by hand: the others join slices, bring V in turn and end floats), and so many of these
-   for no key. */
+   (counted by hand: the others join slices, bring V in turn and end floats) where Y is codes, and
+   so many of these for no key. */
 #define ONE_SLICE 0.8
 #define NO_KEY    0.3
 
 static bool int8_grid(const pare_roofline_maker *m, const pare_attention_views *x, bool shifted,
-                      pare_gpu_grid *g)
+                      bool floats, pare_gpu_grid *g)
 {
     char name[64];
     pare_sass row;
@@ -78,26 +82,26 @@ static bool int8_grid(const pare_roofline_maker *m, const pare_attention_views *
     const int mask = !x->mask                                                    ? MASK_NONE
                      : x->mask->rank < 2 || x->mask->dim[x->mask->rank - 2] == 1 ? MASK_ROW
                                                                                  : MASK_PAIRS;
-    snprintf(name, sizeof name, "_Z14attention_int8ILi%dELi%dELb%dEE",
-             widest <= 32   ? 32
-             : widest <= 64 ? 64
-                            : 128,
-             mask, shifted);
+    const int depth = widest <= 32 ? 32 : widest <= 64 ? 64 : 128;
+    snprintf(name, sizeof name, "_Z14attention_int8ILi%dELi%dELb%dEE", depth, mask, shifted);
     if (!pare_sass_find(m->counts, name, &row)) return false;
     const double heads =
         (double)pare_view_count(y) / fmax(1, (double)queries * (double)y->dim[r - 1]);
     const pare_q_attention_blocks b =
         pare_q_attention_blocks_of((int64_t)heads, queries, keys, pare_q_attention_is_wide(x));
-    const double warps = b.slices * b.groups, all = row.all * (b.slices > 1 ? 1 : ONE_SLICE);
-    *g = (pare_gpu_grid){.blocks = heads * b.blocks,
-                         .resident = fmax(1, floor(row.blocks * row.threads / 32 / warps)),
-                         .warps = warps,
-                         .ahead = all * NO_KEY,
-                         .steps = 1,
-                         .step = all * (1 - NO_KEY) * b.slice / PARE_Q_ATTENTION_KEYS,
-                         .tensor = row.mma * 16 * 8 * 32,
-                         .rate = PARE_MMA_SYNC * m->spec->macs_s8,
-                         .reached = m->spec->reached};
+    const double warps = b.slices * b.groups,
+                 all = row.all * (b.slices > 1 || floats ? 1 : ONE_SLICE),
+                 shared = (double)pare_q_attention_shared(&b, depth) + BLOCK_SHARED;
+    *g = (pare_gpu_grid){
+        .blocks = heads * b.blocks,
+        .resident = fmax(1, floor(fmin(row.blocks * row.threads / 32 / warps, SM_SHARED / shared))),
+        .warps = warps,
+        .ahead = all * NO_KEY,
+        .steps = 1,
+        .step = all * (1 - NO_KEY) * b.slice / PARE_Q_ATTENTION_KEYS,
+        .tensor = row.mma * 16 * 8 * 32,
+        .rate = PARE_MMA_SYNC * m->spec->macs_s8,
+        .reached = m->spec->reached};
     return true;
 }
 
@@ -112,7 +116,8 @@ void pare_q_attention_predict(const pare_roofline_maker *m, const pare_prep *pre
         pare_attention_views_of(prep->node, prep->in, prep->in_count, &prep->out[0]);
     const bool shifted = a.q_zero || a.k_zero || a.v_zero || x.q.dtype == PARE_u8 ||
                          x.k.dtype == PARE_u8 || x.v.dtype == PARE_u8;
-    if (!pare_q_attention_fits(&x, &a) || !int8_grid(m, &x, shifted, &g)) return;
+    if (!pare_q_attention_fits(&x, &a) || !int8_grid(m, &x, shifted, a.epilogue.to == PARE_f32, &g))
+        return;
     const double seconds = pare_gpu_grid_seconds(m->spec, &g, out);
     snprintf(out->kernel, sizeof out->kernel, "attention_int8");
     pare_step_close(m->spec, seconds, bytes_of(&x), out);

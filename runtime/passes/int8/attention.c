@@ -5,6 +5,7 @@
 #include "runtime/passes/optimize/fuse_attention.h"
 #include "runtime/passes/passes.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool is_ours(const pare_node *node, const char *op_type)
@@ -54,6 +55,14 @@ static bool same_leading(const pare_shape *a, const pare_shape *b)
     return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)(a->rank - 2) * sizeof *a->dim);
 }
 
+/* Elements that 32 bits count, also as one of a packed product's parts: then strides and numbers of
+   heads and blocks are below 2^31, too. */
+enum { MOST_PARTS = 16 };
+static bool is_near(const pare_shape *s)
+{
+    return pare_shape_known(s) && pare_shape_count(s) <= INT32_MAX / MOST_PARTS;
+}
+
 /* Does the kernel take heads of these sizes? Wherever they lie, rows are as far apart as whole
    heads. */
 static bool kernel_takes(const pare_attention_found *a, const pare_q_attention *q)
@@ -64,6 +73,9 @@ static bool kernel_takes(const pare_attention_found *a, const pare_q_attention *
     k.dim[r - 1] = a->k_transposed->shape.dim[r - 2];
     k.dim[r - 2] = a->k_transposed->shape.dim[r - 1];
     y.dim[r - 1] = a->v->shape.dim[r - 1];
+    if (!is_near(&a->q->shape) || !is_near(&k) || !is_near(&a->v->shape) || !is_near(&y) ||
+        (a->mask && !is_near(&a->mask->shape)))
+        return false;
     pare_view_set(&x.q, PARE_s8, &a->q->shape, false);
     pare_view_set(&x.k, PARE_s8, &k, false);
     pare_view_set(&x.v, PARE_s8, &a->v->shape, false);
@@ -94,6 +106,18 @@ static pare_status write(pare_node *to, const pare_node *scores, const pare_node
     return pare_node_set_int(to, "to", pare_node_int(values, "to", values->in[0]->dtype));
 }
 
+static bool is_positive(float v) { return v > 0 && isfinite(v); }
+
+/* Has the product with V read the codes as QSoftmax wrote them, and can QAttention say its scales?
+   Any pair of parameters is valid between the two. */
+static bool scales_agree(const pare_node *softmax, const pare_node *values,
+                         const pare_q_attention *q, float v_scale)
+{
+    return pare_node_float(values, "x_scale", 1) == q->p_scale &&
+           pare_node_int(values, "x_zero_point", 0) == pare_node_int(softmax, "y_zero_point", 0) &&
+           is_positive(q->scale) && is_positive(q->p_scale) && is_positive(v_scale);
+}
+
 static pare_status attention_join(pare_fuse *f, pare_node *softmax, bool *changed)
 {
     float k_scale, v_scale;
@@ -113,7 +137,7 @@ static pare_status attention_join(pare_fuse *f, pare_node *softmax, bool *change
     q.p_scale = pare_node_float(softmax, "y_scale", 1);
     q.p_steps =
         (float)((p->dtype == PARE_s8 ? 127 : 255) - pare_node_int(softmax, "y_zero_point", 0));
-    if (!kernel_takes(&a, &q)) return PARE_OK;
+    if (!scales_agree(softmax, values, &q, v_scale) || !kernel_takes(&a, &q)) return PARE_OK;
     const pare_node was = *values; /* its attributes and inputs outlive it in the arena */
     PARE_TRY(pare_attention_replace(f, &a, "QAttention", &made));
     *changed = true;
