@@ -143,7 +143,8 @@ bool pare_places_overlap(const pare_place *a, const pare_place *b);
 bool pare_kernel_serves(const pare_kernel *kernel, const pare_prep *prep);
 
 /* device.c: device->versions, asked for at the first call, which opens the libraries:
-   "driver 580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0, cuDNN none"; "none" stands for what is not there. */
+   "driver 580.95.05, cuBLAS 13.1.0, cuBLASLt 13.1.0, cuDNN none"; "none" stands for what is not
+   there. */
 const char *pare_device_versions(pare_ctx *ctx, pare_device *device);
 
 /* host_step.c: the last in every device's list of kernels. */

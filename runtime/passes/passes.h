@@ -112,9 +112,9 @@ PARE_NODISCARD pare_status pare_pass_distribute_concat(pare_model *model, const 
 PARE_NODISCARD pare_status pare_pass_fuse_pool(pare_model *model, const char *const *keep,
                                                int keep_count);
 
-/* A convolution over four Slices of every other pixel of one picture, joined over channels (YOLOv5's
-   Focus), becomes one of twice the window and stride over the picture. Sums of floats have another
-   order. Shapes must be known. keep as above. */
+/* A convolution over four Slices of every other pixel of one picture, joined over channels
+   (YOLOv5's Focus), becomes one of twice the window and stride over the picture. Sums of floats
+   have another order. Shapes must be known. keep as above. */
 PARE_NODISCARD pare_status pare_pass_fuse_focus(pare_model *model, const char *const *keep,
                                                 int keep_count);
 

@@ -16,8 +16,8 @@
      SIMT_MIXED=1                                     every other device has another name
      SIMT_BLAS_VERSION=N                              of cuBLAS and cuBLASLt (130100: 13.1.0)
      SIMT_BLAS=absent  SIMT_NCCL=absent               as where these libraries are not installed
-     SIMT_DNN=present  SIMT_DNN_VERSION=N             cuDNN is installed; its version (91900: 9.19.0)
-     SIMT_NCCL_VERSION=N                              of NCCL (22703: 2.27.3)
+     SIMT_DNN=present  SIMT_DNN_VERSION=N             cuDNN is installed; its version
+   (91900: 9.19.0) SIMT_NCCL_VERSION=N                              of NCCL (22703: 2.27.3)
      SIMT_NCCL_LIMIT=SECONDS                          a message that waits longer is a fault
      SIMT_FAIL=[NAME/]N:CODE[:sticky]                 the N-th call (of that name) that can fail
                                                       returns CODE

@@ -69,8 +69,8 @@ SIMT_INLINE unsigned simt_shared_address(const void *p)
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
-/* A pointer or number stays as it is in registers: a compiler would make it again of its parts in every turn
-   of a loop. */
+/* A pointer or number stays as it is in registers: a compiler would make it again of its parts in
+   every turn of a loop. */
 template <typename T> SIMT_INLINE void simt_opaque(T *&p) { asm volatile("" : "+l"(p)); }
 SIMT_INLINE void simt_opaque(int &v) { asm volatile("" : "+r"(v)); }
 SIMT_INLINE void simt_opaque(unsigned &v) { asm volatile("" : "+r"(v)); }

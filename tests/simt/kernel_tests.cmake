@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# The CPU's kernel tests, each plain kernel against those of the device: all cases under one
+# schedule, a part of them under the others, which change only the order of threads, and in the
+# slower builds
+foreach(test
+        cpu/binary
+        cpu/cast
+        cpu/conv
+        cpu/copy
+        cpu/fast_float
+        cpu/gather
+        cpu/int8_elementwise
+        cpu/int8_exact
+        cpu/matmul
+        cpu/norm
+        cpu/pool
+        cpu/quantize
+        cpu/reduce
+        cpu/reduce_axes
+        cpu/resize
+        cpu/softmax
+        cpu/sort
+        cpu/unary
+        cuda/attention
+        cuda/attention_int8
+        cuda/conv_grad
+        cuda/depthwise_pointwise
+        cuda/element
+        cuda/f8
+        cuda/lookup
+        cuda/number
+        cuda/product
+        cuda/sparse
+        cuda/stem
+        cuda/stem_pool
+        cuda/train
+        cuda/weights
+        cuda/wgmma
+        cuda/wgmma_swap
+        cuda/wgmma_sparse
+        cuda/wgmma_f8
+        ops/rows
+        passes/fold_casts
+        passes/fuse_attention
+        passes/fuse_q_attention
+        passes/gradient
+        passes/gradient_losses
+        passes/train_batchnorm)
+  string(REPLACE "/" "/test_" source ${test})
+  get_filename_component(test ${test} NAME)
+  pare_emulated_program(cuda_${test} CASES SOURCES ${CMAKE_SOURCE_DIR}/tests/${source}.c)
+  pare_simt_run(cuda_${test}_random cuda_${test}_plain SIMT_SCHEDULE=random)
+  set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_random)
+  foreach(schedule fifo newest warp reversed)
+    set(dependent 0)
+    if(schedule STREQUAL "reversed") # kernels that may begin early are told to, whatever is ahead
+      set(dependent 1)
+    endif()
+    pare_simt_run(cuda_${test}_${schedule} cuda_${test}_plain SIMT_SCHEDULE=${schedule}
+                  PARE_EXACT=quick SIMT_DEPENDENT=${dependent})
+    set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_${schedule})
+  endforeach()
+  pare_simt_run(cuda_${test}_asan cuda_${test}_asan SIMT_SCHEDULE=random PARE_EXACT=quick)
+  pare_simt_run(cuda_${test}_check cuda_${test}_check SIMT_SCHEDULE=random PARE_EXACT=quick
+                SIMT_DEPENDENT=1)
+endforeach()
+
+# Barriers between warps, with threads that switch in the midst of their code
+foreach(test wgmma wgmma_swap wgmma_sparse)
+  pare_simt_run(cuda_${test}_preempt cuda_${test}_check SIMT_SCHEDULE=random SIMT_PREEMPT=7
+                SIMT_SEED=3 PARE_EXACT=quick)
+endforeach()
+# Their sizes follow the device's
+foreach(test wgmma wgmma_sparse)
+  foreach(run random fifo newest warp reversed asan check preempt)
+    set_property(TEST cuda_${test}_${run} APPEND PROPERTY ENVIRONMENT SIMT_PROCESSORS=12)
+  endforeach()
+endforeach()
+foreach(run random fifo newest warp reversed asan check)
+  set_property(TEST cuda_wgmma_f8_${run} APPEND PROPERTY ENVIRONMENT SIMT_PROCESSORS=12)
+endforeach()
+
+# Products without the libraries: our own kernels serve
+foreach(test product weights)
+  pare_simt_run(cuda_${test}_alone cuda_${test}_plain SIMT_SCHEDULE=warp SIMT_BLAS=absent)
+  set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_alone)
+endforeach()
+
+# A device of few multiprocessors, with the least shared memory that any from sm_80 on has
+foreach(test product attention attention_int8)
+  pare_simt_run(cuda_${test}_small cuda_${test}_plain SIMT_SCHEDULE=fifo SIMT_PROCESSORS=20
+                SIMT_SHARED=101376 SIMT_ARCHITECTURE=86 PARE_EXACT=quick)
+  set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_small)
+endforeach()
+
+# Integer products whose sums do not fit in the device's cache, so that they are made in parts
+pare_simt_run(cuda_product_parts cuda_product_plain SIMT_SCHEDULE=random SIMT_CACHE=250000)
+set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_product_parts)
