@@ -57,6 +57,8 @@ enum { MOST_KEYS = 1024, MOST_KEYS_WIDE = 512, WIDE = 64 };
 
 /* Steps so small that what a mask takes away might be one. */
 #define LEAST_SCALE 1e-10f
+/* Scores so large that a mask of -1e30 would not take a key away: sums are below 2^23. */
+#define MOST_SCALE 1e20f
 
 /* Are rows of bytes together, in chunks, and all of them at multiples of `aligned`? */
 static bool rows_lie(const pare_view *v, int64_t aligned)
@@ -76,7 +78,7 @@ bool pare_q_attention_fits(const pare_attention_views *x, const pare_q_attention
     return rows_lie(&x->q, CHUNK) && rows_lie(&x->k, CHUNK) && rows_lie(&x->v, CHUNK) &&
            rows_lie(&x->y, CHUNK / 4) && keys >= 1 &&
            keys <= (pare_q_attention_is_wide(x) ? MOST_KEYS_WIDE : MOST_KEYS) &&
-           x->q.dim[r - 2] <= INT32_MAX / 2 && a->p_scale > LEAST_SCALE &&
+           x->q.dim[r - 2] <= INT32_MAX / 2 && a->p_scale > LEAST_SCALE && a->scale < MOST_SCALE &&
            (a->p_steps == 255 || a->p_steps == 127 || a->p_scale * (a->p_steps + 0.25f) > 1);
 }
 

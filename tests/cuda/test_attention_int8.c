@@ -187,12 +187,10 @@ static void others_are_refused(void **state)
     static const struct {
         int64_t depth, keys;
         int steps;
-        float p_scale;
-    } row[] = {{24, 16, 255, 1 / 255.0f},
-               {144, 16, 255, 1 / 255.0f},
-               {128, 513, 255, 1 / 255.0f},
-               {64, 1025, 255, 1 / 255.0f},
-               {64, 16, 100, 1 / 255.0f}};
+        float p_scale, scale;
+    } row[] = {{24, 16, 255, 1 / 255.0f, 1},   {144, 16, 255, 1 / 255.0f, 1},
+               {128, 513, 255, 1 / 255.0f, 1}, {64, 1025, 255, 1 / 255.0f, 1},
+               {64, 16, 100, 1 / 255.0f, 1},   {64, 16, 255, 1 / 255.0f, 1e21f}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         kernel_case k;
         case_open(&k, "pare", "QAttention", (uint64_t)i + 1);
@@ -201,6 +199,7 @@ static void others_are_refused(void **state)
         operand(&k, PARE_s8, (int64_t[]){1, 1, row[i].keys, 32});
         codes_set(&k, PARE_s8, PARE_s8, row[i].steps);
         case_set_float(&k, "p_scale", row[i].p_scale);
+        case_set_float(&k, "scale", row[i].scale);
         case_run_device(&k, 0);
         assert_int_equal(k.device_runs, 0);
         case_close(&k);
