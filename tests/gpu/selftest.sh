@@ -56,7 +56,8 @@ for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(depend|
     "$root/tests/simt/simt_f8.h" "$root/runtime/cuda/device/simt_f8.cuh" |
     tr -d ' (,<' | sort -u); do
     case $name in
-    __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | __trap | simt_mma_k* | \
+    __builtin_* | __attribute__ | __launch_bounds__ | __align__ | __cvta_* | __trap | \
+        __low2float | __high2float | simt_mma_k* | \
         simt_mma_sp_k* | simt_cp_async_keep | simt_cp_async | simt_ldmatrix | simt_sync_warp | \
         simt_mbar_try | simt_wgmma_keep | simt_wgmma | simt_wgmma_int | simt_wgmma_float | \
         simt_cluster_read | simt_wgmma_sp | simt_wgmma_sp_int | simt_wgmma_sp_float | \
