@@ -22,6 +22,15 @@ mlp="$zoo/mlp.onnx"
     refuses fp8_method 2 "--method entropy|minmax or percentile" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --method entropy $few
     refuses fp8_activations 2 "--activations|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --activations u8 $few
     refuses fp8_rounding 2 "--rounding|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --rounding gptq $few
+    refuses fp8_nearest 2 "--rounding|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --rounding nearest $few
+    refuses fp8_mse 2 "--method mse|minmax or percentile" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --method mse $few
+    refuses fp8_auto 2 "--method auto|minmax or percentile" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --method auto $few
+    refuses fp8_prefer 2 "--prefer|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --prefer latency $few
+    works fp8_fp16 "$pare" quantize "$mlp" -o fp8.fp16.onnx --precision fp8 --float-precision fp16 $few
+    works fp8_mixed "$pare" quantize "$mlp" -o fp8.mixed.onnx --precision fp8 --mixed-precision 2 --data "$data/train.h5" --samples 512
+    works fp8_max_drop "$pare" quantize "$mlp" -o fp8.drop.onnx --precision fp8 --max-drop 5 --validation "$data/test.h5" $few
+    works fp8_onnxruntime "$pare" quantize "$mlp" -o fp8.ort.onnx --precision fp8 --target onnxruntime $few
+    works fp8_onnxruntime_checked "$pare" check fp8.ort.onnx --target onnxruntime
     works fp8 "$pare" quantize "$mlp" -o fp8.onnx --precision fp8 $few
     works fp8_tensorrt "$pare" check fp8.onnx --target tensorrt
 }
@@ -32,6 +41,13 @@ for made in "w4a8 w4a8 activations=s8 target=onnxruntime" "fp8 fp8 activations=e
 done
 works diagnose_fp8 "$pare" diagnose "$mlp" fp8.onnx --data "$data/test.h5" --samples 32
 if has "not looked at: FP8" .test.err; then pass diagnose_names_fp8; else fail diagnose_names_fp8 "$(cat .test.err)"; fi
+
+works fp8_ranges "$pare" inspect fp8.onnx --ranges
+says fp8_ranges_named "float8e4m3fn"
+works fp8_again "$pare" quantize "$mlp" -o fp8.again.onnx --precision fp8 --ranges fp8.onnx
+refuses relu_onnxruntime 1 "fp8.onnx: |things that ONNX Runtime does not take" "$pare" check fp8.onnx --target onnxruntime
+says relu_named "fp8.onnx: relu: node '"
+works relu_fix "$pare" check fp8.onnx --target onnxruntime --fix fp8.fixed.onnx
 
 # --- what check finds ---
 refuses needs_target 2 "--fix needs --target" "$pare" check s8.onnx --fix fixed.onnx

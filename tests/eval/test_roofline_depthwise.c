@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Depthwise convolutions that take the pointwise one behind them: the model of time says of each
-   that one kernel is faster than two. */
+   that one kernel is faster than two. Of FP8, convolutions of few filters or channels. */
 #include "runtime/eval/roofline.h"
 #include "runtime/ops/ops.h"
 #include "tests/passes/graph_case.h"
@@ -151,12 +151,59 @@ static void halves_are_two_where_one_does_not_pay(void **state)
     }
 }
 
+/* By hand from runtime/cuda/conv: groups of few filters have kernels of their own, first
+   convolutions are widened, for the stem's kernel has no FP8. */
+static void fp8_has_the_backends_kernels(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t channels, filters, groups, taps;
+        const char *expect;
+    } cases[] = {
+        {3, 64, 1, 7, "conv_widened"},     {96, 96, 96, 3, "conv_depthwise"},
+        {96, 96, 96, 5, "conv_depthwise"}, {96, 96, 96, 7, "conv_direct"},
+        {64, 32, 8, 3, "conv_direct"},
+    };
+    static const pare_dtype types[] = {PARE_f8e4m3, PARE_f8e5m2};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        graph_case g;
+        const size_t k = i / 2;
+        const pare_dtype type = types[i % 2];
+        const int64_t taps = cases[k].taps, pad = taps / 2,
+                      w[] = {cases[k].filters, cases[k].channels / cases[k].groups, taps, taps};
+        const pare_gpu_spec *h200;
+        pare_roofline *r;
+        graph_open(&g, 19);
+        graph_input(&g, "x", type, 4, (int64_t[]){8, cases[k].channels, 56, 56});
+        constant(&g, "w", type, w);
+        pare_node *node = graph_node(&g, "FusedConv", "x w", "y");
+        node->domain = PARE_DOMAIN;
+        assert_int_equal(pare_node_set_ints(node, "pads", (int64_t[]){pad, pad, pad, pad}, 4), 0);
+        assert_int_equal(pare_node_set_int(node, "group", cases[k].groups), 0);
+        assert_int_equal(pare_node_set_int(node, "to", type), 0);
+        graph_output(&g, "y");
+        assert_int_equal(pare_gpu_spec_find(&g.ctx, &h200, "h200"), PARE_OK);
+        if (pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, h200) != PARE_OK)
+            fail_msg("%s", g.ctx.message);
+        for (int s = 0; s < pare_roofline_count(r); s++) {
+            const pare_roofline_step *step = pare_roofline_at(r, s);
+            if (strcmp(step->op_type, "FusedConv") != 0) continue;
+            if (!step->known) fail_msg("case %zu: no kernel", i);
+            if (strncmp(step->kernel, cases[k].expect, strlen(cases[k].expect)) != 0)
+                fail_msg("case %zu: %s", i, step->kernel);
+        }
+        pare_roofline_free(r);
+        graph_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_kernel_is_faster_where_it_is_taken),
         cmocka_unit_test(bytes_and_products_are_counted),
         cmocka_unit_test(halves_are_two_where_one_does_not_pay),
+        cmocka_unit_test(fp8_has_the_backends_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

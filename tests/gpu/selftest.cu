@@ -67,6 +67,27 @@ template <bool E5M2> SIMT_INLINE unsigned f8_codes(unsigned a, unsigned b, unsig
     const float v[4] = {M(a) * unit, M(b) * unit, M(c) * unit, M(a ^ b) * unit};
     return simt_floats_to_f8<E5M2>(v);
 }
+
+// The largest numbers, what is larger, infinities and NaN; which NaN a code is, is left out.
+template <bool E5M2> SIMT_INLINE unsigned f8_ends(unsigned a)
+{
+    const float most = E5M2 ? 57344.0f : 448.0f;
+    unsigned codes;
+    float v[4];
+    for (int i = 0; i < 4; i++) {
+        const unsigned kind = a >> 4 * i & 7u, sign = (a >> 4 * i & 8u) << 28;
+        const float size = kind < 4   ? most * (1 + (float)kind * 0.04f)
+                           : kind < 5 ? most * 4
+                           : kind < 6 ? F(0x7f7fffffu)
+                                      : F(kind < 7 ? 0x7f800000u : 0x7fc00000u);
+        v[i] = F(__float_as_uint(size) | sign);
+    }
+    codes = simt_floats_to_f8<E5M2>(v);
+    for (int i = 0; i < 4; i++)
+        if ((codes >> 8 * i & 0x7fu) > (E5M2 ? 0x7cu : 0x7eu)) codes |= 0xffu << 8 * i;
+    return codes;
+}
+
 template <bool E5M2> SIMT_INLINE float f8_number(unsigned a, unsigned b)
 {
     float v[4];
