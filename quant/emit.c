@@ -141,18 +141,6 @@ static bool is_moved(const pare_quant_scheme *s, int at)
     return from >= 0 && s->point[from].everyone && s->point[from].group == s->point[at].group;
 }
 
-/* Relus that the target would take away; those of bodies among them. */
-static pare_status bound_relus(pare_quant_scheme *s)
-{
-    if (pare_target_says(s->options->target, PARE_RULE_RELU) == PARE_TAKEN) return PARE_OK;
-    for (int i = 0; i < s->point_count; i++) {
-        const pare_value *v = s->point[i].value;
-        pare_node *relu = v->user_count == 1 ? pare_quant_lost_relu(v->user[0]) : NULL;
-        if (relu) PARE_TRY(pare_quant_relu_to_clip(relu));
-    }
-    return PARE_OK;
-}
-
 pare_status pare_quant_emit(pare_quant_scheme *s)
 {
     const bool once = pare_target_of(s->options->target)->once;
@@ -162,5 +150,5 @@ pare_status pare_quant_emit(pare_quant_scheme *s)
     for (int i = 0; i < s->point_count; i++) skip[i] = once && is_moved(s, i);
     for (int i = 0; i < s->point_count; i++)
         if (!skip[i]) PARE_TRY(emit_point(s, &s->point[i]));
-    return bound_relus(s);
+    return PARE_OK;
 }

@@ -309,9 +309,6 @@ const pare_node *pare_quant_odd_bias(const pare_node *node);
 /* The Relu whose only reader is this QuantizeLinear to FP8 or s4 with the zero point 0, or NULL. */
 pare_node *pare_quant_lost_relu(const pare_node *q);
 
-/* target/repair.c: the same as a Clip from 0 on. */
-PARE_NODISCARD pare_status pare_quant_relu_to_clip(pare_node *relu);
-
 /* target/repair.c: a quantized model as check and repair read it: sorted, opset 13 or newer,
    constants folded but for what DequantizeLinear makes, types and shapes inferred. */
 PARE_NODISCARD pare_status pare_quant_target_open(pare_model *model);

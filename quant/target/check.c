@@ -162,7 +162,7 @@ static pare_status check_activation(checker *c, const pare_node *node, const cha
                            c->row->title)));
     if (pare_quant_lost_relu(node))
         PARE_TRY(found(c, PARE_RULE_RELU, node, tensor,
-                       SAY("%s takes the Relu before it away; expected a Clip from 0 on, or "
+                       SAY("%s takes the Relu before it away; expected Max(x, 0), or "
                            "sessions without graph optimization",
                            c->row->title)));
     if (!scale || !scale->data || scale->data->count == 1) return PARE_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a target does not take, written in another form of the same numbers: (q - 128) * s in u8 is
    (q - 128) * s in s8 with the zero point 0; s32 levels times their scale are a float constant; a
-   Relu is a Clip from 0 on. */
+   Relu is Max(x, 0). */
 #include "quant/internal.h"
 #include "runtime/passes/passes.h"
 
@@ -127,16 +127,16 @@ static pare_status repair_bias(repair *r, pare_node *dq)
 
 /* --- Relu --- */
 
-pare_status pare_quant_relu_to_clip(pare_node *relu)
+static pare_status relu_to_max(pare_node *relu)
 {
     static const float zero = 0; /* all bytes 0: of each float type */
     pare_graph *graph = relu->graph;
     pare_value *y = relu->out[0], *in[2] = {relu->in[0], NULL};
     const char *name = relu->name;
     const int at = pare_node_index(relu);
-    PARE_TRY(pare_quant_constant(graph, &in[1], y->name, "low", y->dtype, 0, NULL, &zero));
+    PARE_TRY(pare_quant_constant(graph, &in[1], y->name, "zero", y->dtype, 0, NULL, &zero));
     pare_node_remove(relu);
-    return pare_node_new(graph, NULL, at, "Clip", "", name, in, 2, &y, 1);
+    return pare_node_new(graph, NULL, at, "Max", "", name, in, 2, &y, 1);
 }
 
 static pare_status repair_relu(repair *r, const pare_node *q)
@@ -144,7 +144,7 @@ static pare_status repair_relu(repair *r, const pare_node *q)
     pare_node *relu = pare_quant_lost_relu(q);
     if (!relu || pare_target_says(r->target, PARE_RULE_RELU) == PARE_TAKEN) return PARE_OK;
     r->changed++;
-    return pare_quant_relu_to_clip(relu);
+    return relu_to_max(relu);
 }
 
 /* --- all --- */

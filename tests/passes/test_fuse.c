@@ -516,6 +516,30 @@ static void moves_that_move_nothing(void **state)
     graph_close(&g);
 }
 
+/* Max(x, 0) is a Relu where QuantizeLinear alone reads it, and is left beside other bounds. */
+static void a_max_before_codes_is_a_relu(void **state)
+{
+    (void)state;
+    static const float bounds[] = {0, 0, 1, 0}, scale = 0.5f;
+    static const char *const reader[] = {"QuantizeLinear", "QuantizeLinear", "QuantizeLinear",
+                                         "Abs"};
+    for (int i = 0; i < 4; i++) {
+        const int relus = i < 2;
+        graph_case g;
+        graph_open(&g, 19);
+        graph_input(&g, "x", PARE_f32, 2, (int64_t[]){2, 3});
+        graph_floats(&g, "c", 0, NULL, &bounds[i]);
+        graph_floats(&g, "s", 0, NULL, &scale);
+        graph_node(&g, "Max", i == 1 ? "c x" : "x c", "m");
+        graph_node(&g, reader[i], i < 3 ? "m s" : "m", "y");
+        graph_output(&g, "y");
+        passes(&g.ctx, g.model, NULL, 0);
+        assert_int_equal(graph_count(&g, "Relu"), relus);
+        assert_int_equal(graph_count(&g, "Max"), 1 - relus);
+        graph_close(&g);
+    }
+}
+
 /* The sample nets: the same logits for 3 images, and products left with their epilogues. */
 static void sample_nets(void **state)
 {
@@ -569,6 +593,7 @@ int main(void)
         cmocka_unit_test(parts_of_no_tensor_are_left),
         cmocka_unit_test(concat_is_spread),
         cmocka_unit_test(moves_that_move_nothing),
+        cmocka_unit_test(a_max_before_codes_is_a_relu),
         cmocka_unit_test(sample_nets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,29 +121,6 @@ static void fp8_has_scales_of_448(void **state)
     graph_close(&g);
 }
 
-/* Of ONNX Runtime, which takes a Relu before a pair of FP8 away, the Relu is a Clip; of int8, and
-   of another target, it stays. */
-static void a_relu_before_fp8_is_a_clip(void **state)
-{
-    (void)state;
-    const float w[] = {127, -1, 2, 254, 0, 4};
-    for (int i = 0; i < 3; i++) {
-        graph_case g;
-        pare_quant_options o = i < 2 ? fp8 : s8;
-        if (i != 1) o.target = PARE_TARGET_ONNXRUNTIME;
-        graph_open(&g, 19);
-        graph_input(&g, "x", PARE_f32, 2, (int64_t[]){1, 3});
-        graph_floats(&g, "w", 2, (int64_t[]){3, 2}, w);
-        graph_node(&g, "Relu", "x", "r");
-        graph_node(&g, "MatMul", "r w", "y");
-        graph_output(&g, "y");
-        quantize(&g, (span[]){{"x", -1, 1}, {"r", 0, 4.48f}, {"y", -1, 1}}, 3, &o);
-        assert_string_equal(graph_value(&g, "r")->producer->op_type, i ? "Relu" : "Clip");
-        assert_int_equal(graph_count(&g, "Relu"), i > 0);
-        graph_close(&g);
-    }
-}
-
 /* A range on one side of 0 is widened to it. */
 static void zero_is_always_inside(void **state)
 {
@@ -441,7 +418,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scales_and_zero_points),
         cmocka_unit_test(fp8_has_scales_of_448),
-        cmocka_unit_test(a_relu_before_fp8_is_a_clip),
         cmocka_unit_test(zero_is_always_inside),
         cmocka_unit_test(unseen_tensors_stay_float),
         cmocka_unit_test(some_ranges_are_fixed),

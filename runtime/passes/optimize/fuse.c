@@ -205,10 +205,32 @@ pare_status pare_fuse_run(pare_graph *graph, const pare_fuse *given, const pare_
     return PARE_OK;
 }
 
+/* Max(x, 0) that QuantizeLinear alone reads is a Relu: files for runtimes that lose a Relu there.
+ */
+static pare_status relu_of_max(pare_fuse *f, pare_node *node, bool *changed)
+{
+    pare_value *y = node->out[0];
+    if (!pare_node_is(node, "Max") || node->in_count != 2 || !pare_type_is_float(y->dtype) ||
+        y->user_count != 1 || !pare_node_is(y->user[0], "QuantizeLinear"))
+        return PARE_OK;
+    const int at = node->in[0] && node->in[0]->data ? 1 : 0;
+    pare_value *x = node->in[at];
+    const pare_value *zero = node->in[1 - at];
+    if (!x || x->data || !zero || !zero->data || zero->data->count != 1 ||
+        pare_tensor_number(zero->data, 0) != 0 || x->shape.rank < zero->shape.rank)
+        return PARE_OK;
+    const char *name = node->name;
+    const int place = pare_node_index(node);
+    pare_node_remove(node);
+    *changed = true;
+    return pare_node_new(f->graph, NULL, place, "Relu", "", name, &x, 1, &y, 1);
+}
+
 static pare_status fuse_graph(pare_graph *graph, void *user)
 {
-    static const pare_fuse_fn rule[] = {pare_fuse_noops, pare_fuse_shapes,    pare_fuse_norm,
-                                        pare_fuse_gelu,  pare_fuse_attention, pare_fuse_weighted};
+    static const pare_fuse_fn rule[] = {pare_fuse_noops,   pare_fuse_shapes, relu_of_max,
+                                        pare_fuse_norm,    pare_fuse_gelu,   pare_fuse_attention,
+                                        pare_fuse_weighted};
     bool changed = false;
     return pare_fuse_run(graph, user, rule, sizeof rule / sizeof *rule, &changed);
 }
