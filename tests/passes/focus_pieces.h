@@ -32,7 +32,7 @@ static inline void focus_slice(graph_case *g, const char *in, const char *out, i
 static inline void focus_pieces(graph_case *g, const int order[4], bool nested, int64_t step)
 {
     for (int i = 0; i < 4; i++) {
-        char piece[8], lines[8];
+        char piece[16], lines[16];
         const int64_t axes[] = {2, 3}, starts[] = {order[i] / 2, order[i] % 2};
         snprintf(piece, sizeof piece, "p%d", i), snprintf(lines, sizeof lines, "l%d", i);
         if (nested) {
