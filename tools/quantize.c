@@ -14,7 +14,7 @@ pare_status pare_int8_choose(pare_tool *tool, const pare_int8_options *o, int we
                              pare_quant_options *out)
 {
     enum { U8 = 1 };
-    const char *method = o->method ? o->method : out->fp8 ? "minmax" : "auto";
+    const char *method = out->fp8 && !strcmp(o->method, "auto") ? "minmax" : o->method;
     const bool tensorrt = o->activations != U8 && weight_bits == 8; /* takes it */
     out->precision = PARE_PRECISION_INT8;
     out->weight_bits = weight_bits;

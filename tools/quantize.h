@@ -12,7 +12,7 @@
 
 /* How a model becomes INT8. */
 typedef struct pare_int8_options {
-    const char *method;               /* NULL: auto, of FP8 minmax */
+    const char *method;               /* auto: of FP8 minmax */
     int activations, target, weights; /* places in the words of their rows; -1: by each other */
     pare_list skip, only;
     int bias_correction; /* full, fast, none; -1: full with data, else fast */
@@ -22,7 +22,7 @@ typedef struct pare_int8_options {
 
 #define PARE_INT8_DEFAULTS                                                                         \
     {                                                                                              \
-        .bias_correction = -1, .activations = -1, .target = -1, .mixed = -1                        \
+        .method = "auto", .bias_correction = -1, .activations = -1, .target = -1, .mixed = -1      \
     }
 
 /* Rows for a command whose OPTIONS have a pare_int8_options named field; where: words that begin

@@ -24,7 +24,7 @@ mlp="$zoo/mlp.onnx"
     refuses fp8_rounding 2 "--rounding|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --rounding gptq $few
     refuses fp8_nearest 2 "--rounding|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --rounding nearest $few
     refuses fp8_mse 2 "--method mse|minmax or percentile" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --method mse $few
-    refuses fp8_auto 2 "--method auto|minmax or percentile" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --method auto $few
+    works fp8_auto "$pare" quantize "$mlp" -o fp8.auto.onnx --precision fp8 --method auto $few
     refuses fp8_prefer 2 "--prefer|in fp8" "$pare" quantize "$mlp" -o no.onnx --precision fp8 --prefer latency $few
     works fp8_fp16 "$pare" quantize "$mlp" -o fp8.fp16.onnx --precision fp8 --float-precision fp16 $few
     works fp8_mixed "$pare" quantize "$mlp" -o fp8.mixed.onnx --precision fp8 --mixed-precision 2 --data "$data/train.h5" --samples 512
