@@ -150,14 +150,20 @@ static void others_stay_float(void **state)
     graph_close(&g);
 }
 
+/* x, its pair and p, the product with w, all of E4M3. */
+static void begin_product(graph_case *g)
+{
+    begin(g, PARE_f8e4m3);
+    weight(g, "w", PARE_f8e4m3);
+    graph_node(g, "MatMul", "xd w", "p");
+}
+
 /* An int8 output behind a product of FP8 is quantized by itself. */
 static void outputs_of_integers_stay_apart(void **state)
 {
     (void)state;
     graph_case g;
-    begin(&g, PARE_f8e4m3);
-    weight(&g, "w", PARE_f8e4m3);
-    graph_node(&g, "MatMul", "xd w", "p");
+    begin_product(&g);
     pair(&g, "p", "y", 0.05f, PARE_s8);
     graph_output(&g, "y");
     pare_model *m = folded(&g);
@@ -172,9 +178,7 @@ static void codes_that_do_not_saturate_stay_apart(void **state)
 {
     (void)state;
     graph_case g;
-    begin(&g, PARE_f8e4m3);
-    weight(&g, "w", PARE_f8e4m3);
-    graph_node(&g, "MatMul", "xd w", "p");
+    begin_product(&g);
     pair(&g, "p", "y", 0.05f, PARE_f8e4m3);
     for (int n = 0; n < g.model->graph->node_count; n++) {
         pare_node *node = g.model->graph->node[n];
@@ -194,9 +198,7 @@ static void pairs_move(void **state)
 {
     (void)state;
     graph_case g;
-    begin(&g, PARE_f8e4m3);
-    weight(&g, "w", PARE_f8e4m3);
-    graph_node(&g, "MatMul", "xd w", "p");
+    begin_product(&g);
     graph_node(&g, "Transpose", "p", "t");
     pair(&g, "t", "y", 0.05f, PARE_f8e4m3);
     graph_output(&g, "y");
