@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention on the device's tensor cores against the CPU's plain kernel (kernel_case.c compares).
    Each case says how many of the device's kernels must have taken it. */
-#include "tests/cpu/kernel_case.h"
+#include "tests/cuda/product_case.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-/* Cases from one that runs to the next. */
-static int apart(void) { return case_is_quick() ? 5 : 1; }
 
 static const pare_dtype halves[] = {PARE_f16, PARE_bf16};
 

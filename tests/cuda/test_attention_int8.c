@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of 8 bits on the device's tensor cores against the CPU's plain kernel: codes of all
    sizes byte for byte (kernel_case.c compares). */
-#include "tests/cpu/kernel_case.h"
+#include "tests/cuda/product_case.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-/* Cases from one that runs to the next. */
-static int apart(void) { return case_is_quick() ? 5 : 1; }
 
 /* Q, K and V of a type over all its codes, Y of it or floats. */
 static void codes_set(kernel_case *k, pare_dtype type, pare_dtype to, int steps)
