@@ -64,12 +64,14 @@ unit() {
 }
 
 # script NAME PREFIX COMMAND...: a program that prints result lines itself (PREFIX is put before their
-# names), or only passes or fails
+# names), or only passes or fails. One that hangs is ended, with all that it started.
+longest=900 # seconds; the slowest takes a third of it
 script() {
     name=$1 prefix=$2 out=$log/$(echo "$1" | tr / .)
     shift 2
-    "$@" >"$out" 2>"$out.err"
+    timeout -k 10 $longest "$@" >"$out" 2>"$out.err"
     status=$?
+    [ $status != 124 ] || echo "ended after $longest s; the last line: $(tail -1 "$out")" >>"$out.err"
     if grep -E '^(PASS|FAIL|SKIP) ' "$out" >"$out.lines"; then
         sed "s|^\(....\) |\1 $prefix|" "$out.lines" | tee -a "$results"
         [ $status = 0 ] || grep -q '^FAIL ' "$out" ||
