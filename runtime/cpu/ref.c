@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/cpu/ref.h"
 #include "runtime/cpu/float16.h"
+#include "runtime/base/f8.h"
 #include "runtime/ops/number.h"
 
 #include <math.h>
@@ -267,6 +268,9 @@ double pare_ref_get(const pare_view *view, int64_t offset)
     switch (view->dtype) {
         PARE_REF_NUMBERS(CASE_GET)
     case PARE_bool: return *(const uint8_t *)pare_ref_at(view, offset) != 0;
+    case PARE_f8e4m3:
+    case PARE_f8e5m2:
+        return (double)pare_f8_value(view->dtype, *(const uint8_t *)pare_ref_at(view, offset));
     default:
         if (pare_type_is_packed(view->dtype))
             return pare_packed_get(view->dtype, view->data, offset);

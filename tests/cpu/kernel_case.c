@@ -417,3 +417,9 @@ bool case_is_quick(void)
     const char *word = getenv("PARE_EXACT");
     return word && !strcmp(word, "quick");
 }
+
+int case_apart(void)
+{
+    const char *number = getenv("PARE_APART");
+    return !case_is_quick() ? 1 : number ? atoi(number) : 5;
+}

@@ -78,6 +78,8 @@ void case_check_libraries(kernel_case *k, int ours, int theirs);
 bool case_has_libraries(void);
 /* PARE_EXACT=quick, which the slower builds ask for: a part of the cases. */
 bool case_is_quick(void);
+/* Cases from one that runs to the next: 1, or PARE_APART where it is quick (5). */
+int case_apart(void);
 
 /* The row's plain kernel (the last), and the first that can. */
 const pare_kernel *case_plain(const kernel_case *k);

@@ -34,7 +34,7 @@ check not_on_the_cpu sh -c '! grep -q "on the CPU" said'
 check near_the_cpu near cuda.json cpu.json 1e-4
 
 # convolutions of computed weights, both ways
-cnn="$pare distill --teacher $zoo/cnn.onnx --student half.onnx --data train.h5 --samples 60 --batch 8 --steps 2"
+cnn="$pare distill --teacher $zoo/cnn.onnx --student half.onnx --data train.h5 --samples 30 --batch 4 --steps 2"
 check prune_cnn "$pare" prune "$zoo/cnn.onnx" -o half.onnx --macs 0.5
 check cnn_cpu $cnn -o half.cpu.onnx --json cpu.json --device cpu
 check cnn_cuda $cnn -o half.cuda.onnx --json cnn.json --device cuda
@@ -81,7 +81,7 @@ check resumed_log cmp cuda.jsonl part.jsonl
 # several processes: gradients, and statistics of BatchNormalization, go by way of the CPUs
 if command -v mpirun >/dev/null 2>&1; then
     ranks="sh $zoo/../../tests/comm/ranks.sh"
-    norms="$pare distill --teacher $zoo/resnet.onnx --student norms.onnx --data train.h5 --samples 60 --batch 8 --steps 2
+    norms="$pare distill --teacher $zoo/resnet.onnx --student norms.onnx --data train.h5 --samples 24 --batch 4 --steps 2
         --accumulate 2 --bn-estimate 0 --device cuda"
     check ranks $ranks 4 $distill -o ranks.onnx --device cuda --log ranks.jsonl
     check ranks_bytes cmp cuda.onnx ranks.onnx

@@ -5,9 +5,6 @@
 
 #include "tests/cpu/kernel_case.h"
 
-/* Cases from one that runs to the next. */
-static inline int apart(void) { return case_is_quick() ? 5 : 1; }
-
 static inline void floats_between(kernel_case *k, int64_t count, float low, float high)
 {
     float *f = case_input(k, PARE_f32, 1, &count, true, 0, 1);

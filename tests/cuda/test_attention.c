@@ -28,7 +28,7 @@ static void attention_takes_tensor_cores(void **state)
 {
     (void)state;
     static const int64_t lengths[] = {1, 16, 63, 64, 65, 130}, depths[] = {8, 32, 40, 64, 72, 128};
-    for (int i = 0; i < 72; i += apart()) {
+    for (int i = 0; i < 72; i += case_apart()) {
         kernel_case k;
         case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
         const pare_dtype t = halves[i % 2];
@@ -55,7 +55,7 @@ static void attention_takes_tensor_cores(void **state)
 static void attention_reads_heads_where_they_lie(void **state)
 {
     (void)state;
-    for (int i = 1; i < 16; i += apart()) {
+    for (int i = 1; i < 16; i += case_apart()) {
         kernel_case k;
         case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
         const pare_dtype t = halves[i % 2];
@@ -86,7 +86,7 @@ static void attention_reads_heads_where_they_lie(void **state)
 static void attention_skips_masked_tiles(void **state)
 {
     (void)state;
-    for (int i = 0; i < 24; i += apart()) {
+    for (int i = 0; i < 24; i += case_apart()) {
         kernel_case k;
         const pare_dtype t = halves[i % 2];
         const int64_t s = i / 4 % 2 ? 66 : 130, n = i % 3 ? s : 196, d = 32;
@@ -110,7 +110,7 @@ static void attention_skips_masked_tiles(void **state)
 static void attention_takes_masks_of_runs(void **state)
 {
     (void)state;
-    for (int i = 0; i < 36; i += apart()) {
+    for (int i = 0; i < 36; i += case_apart()) {
         kernel_case k;
         const pare_dtype t = halves[i % 2];
         const bool padding = i / 6 % 2, heads = i / 12 == 1;

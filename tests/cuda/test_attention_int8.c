@@ -55,7 +55,7 @@ static void codes_of_all_sizes(void **state)
                          keys[] = {1, 17, 128, 197, 300, 512, 1024},
                          depths[] = {16, 32, 48, 64, 96, 128};
     static const pare_dtype types[] = {PARE_s8, PARE_u8}, to[] = {PARE_NOTYPE, PARE_f32, PARE_f16};
-    for (int i = 0; i < 84; i += apart()) {
+    for (int i = 0; i < 84; i += case_apart()) {
         kernel_case k;
         const pare_dtype t = types[i % 2];
         const int64_t s = lengths[i % 5], n = keys[i % 7], d = depths[i % 6],
@@ -79,7 +79,7 @@ static void codes_of_all_sizes(void **state)
 static void heads_where_they_lie(void **state)
 {
     (void)state;
-    for (int i = 0; i < 16; i += apart()) {
+    for (int i = 0; i < 16; i += case_apart()) {
         kernel_case k;
         int64_t axes[4], dims[3][4] = {{2, 3, 20, 32}, {2, 3, 70, 32}, {2, 3, 70, 48}};
         const pare_dtype t = i % 3 ? PARE_s8 : PARE_u8;
@@ -107,7 +107,7 @@ static void heads_where_they_lie(void **state)
 static void masked_keys_are_not_read(void **state)
 {
     (void)state;
-    for (int i = 0; i < 12; i += apart()) {
+    for (int i = 0; i < 12; i += case_apart()) {
         kernel_case k;
         const int64_t s = i % 2 ? 260 : 66, n = i % 3 ? s : s + 70;
         const int window = i % 3 == 1 ? 40 : 1000, blind = i > 5 ? 5 + i : -1;

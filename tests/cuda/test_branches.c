@@ -104,7 +104,7 @@ enum { ORDERS = 16 };
 static void orders_give_the_same(branch_net *n)
 {
     const simt_settings usual = simt_set;
-    for (int order = 0; order < (simt_emulated() ? ORDERS : 1); order += apart()) {
+    for (int order = 0; order < (simt_emulated() ? ORDERS : 1); order += case_apart()) {
         pare_runner *r, *plain;
         double times[64];
         int seen = 0;
@@ -277,11 +277,11 @@ static void every_call_that_fails_is_told(void **state)
     const uint64_t before = simt_calls();
     assert_false(fails_at(&n, plain, 0));
     calls = (int)(simt_calls() - before);
-    for (int call = 1; call <= calls; call += apart()) {
+    for (int call = 1; call <= calls; call += case_apart()) {
         told += fails_at(&n, plain, (uint64_t)call);
         (void)cudaGetLastError(); /* of a call that releases something, which no one looks at */
     }
-    assert_true(told * apart() > 50);
+    assert_true(told * case_apart() > 50);
     pare_runner_free(plain);
     close_all(&n);
 }

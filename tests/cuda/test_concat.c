@@ -160,10 +160,10 @@ static void order_set(int which)
 static void orders_give_the_same(concat_trial *t)
 {
     enum { ORDERS = 12, STEP = 3 };
-    const int step = case_is_quick() ? 2 * STEP : STEP, first = t->batch > 1 ? ORDERS - STEP : 0;
+    const int first = t->batch > 1 || case_is_quick() ? ORDERS - STEP : 0;
     const simt_settings usual = simt_set;
     pare_runner *r, *other, *host;
-    for (int order = first; order < (simt_emulated() ? ORDERS : first + 1); order += step) {
+    for (int order = first; order < (simt_emulated() ? ORDERS : first + 1); order += STEP) {
         double seen = 0;
         order_set(order);
         check(t, pare_runner_new(&t->n.g.ctx, &r, t->plan));
@@ -227,7 +227,9 @@ static void forms_are_in_place(concat_make make, int steps, int64_t channels, in
 {
     for (int form = 0; form < CONCAT_FORMS; form++)
         for (int64_t batch = 1; batch <= 3; batch += 2)
-            net_is_in_place((concat_form)form, make, batch, steps, channels * PIXELS, all * PIXELS);
+            if (!case_is_quick() || batch / 2 == form % 2)
+                net_is_in_place((concat_form)form, make, batch, steps, channels * PIXELS,
+                                all * PIXELS);
 }
 
 static void an_inception(void **state)

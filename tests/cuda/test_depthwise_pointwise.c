@@ -84,7 +84,7 @@ static void pairs_agree(void **state)
     (void)state;
     static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
     static const char *const acts[] = {"relu", "clip", "none"};
-    for (int i = 0; i < 4 * SHAPES * 3; i += apart()) {
+    for (int i = 0; i < 4 * SHAPES * 3; i += case_apart()) {
         kernel_case k;
         const pare_dtype t = types[i % 4];
         const pair_shape *s = &shapes[i % SHAPES];
@@ -115,7 +115,7 @@ static void pairs_agree(void **state)
 static void plain_integers_agree(void **state)
 {
     (void)state;
-    for (int i = 0; i<2 * SHAPES; i += apart()> 1 ? 3 : 1) {
+    for (int i = 0; i<2 * SHAPES; i += case_apart()> 1 ? 3 : 1) {
         kernel_case k;
         const pare_dtype t = i % 2 ? PARE_u8 : PARE_s8;
         const pair_shape *s = &shapes[i / 2];

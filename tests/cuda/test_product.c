@@ -63,7 +63,7 @@ static void gemm_takes_any_bias(void **state)
 {
     (void)state;
     static const int64_t bias[][2] = {{1, 1}, {1, 13}, {21, 1}, {21, 13}};
-    for (int i = 0; i < 32; i += apart())
+    for (int i = 0; i < 32; i += case_apart())
         for (int t = 0; t < 3; t++) {
             kernel_case k;
             case_open(&k, "", "Gemm", (uint64_t)i + 1);
@@ -86,7 +86,7 @@ static void gemm_takes_any_bias(void **state)
 static void transposed_convolutions_agree(void **state)
 {
     (void)state;
-    for (int i = 0; i < 36; i += apart()) {
+    for (int i = 0; i < 36; i += case_apart()) {
         kernel_case k;
         case_open(&k, "", "ConvTranspose", (uint64_t)i + 1);
         pare_dtype t = float_types[i % 3];
@@ -106,7 +106,7 @@ static void transposed_convolutions_agree(void **state)
 static void grouped_convolutions_agree(void **state)
 {
     (void)state;
-    for (int i = 0; i < 40; i += apart()) {
+    for (int i = 0; i < 40; i += case_apart()) {
         kernel_case k;
         static const pare_dtype types[] = {PARE_f32, PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
@@ -128,7 +128,7 @@ static void depthwise_convolutions_agree(void **state)
 {
     (void)state;
     static const char *const acts[] = {"none", "relu", "hardswish", "silu", "leaky_relu"};
-    for (int i = 0; i < 60; i += apart()) {
+    for (int i = 0; i < 60; i += case_apart()) {
         kernel_case k;
         static const pare_dtype types[] = {PARE_f32, PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
@@ -164,7 +164,7 @@ static void patches_agree(void **state)
         {32, 16, 9, 6, 1, 3, 1},  {16, 72, 93, 1, 1, 0, 3},  {16, 72, 94, 3, 1, 1, 3},
         {16, 40, 92, 2, 1, 1, 2}, {3, 40, 48, 16, 16, 0, 1}, {4, 24, 16, 4, 4, 0, 1},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases * 4; i += (size_t)apart()) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases * 4; i += (size_t)case_apart()) {
         kernel_case k;
         static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
         const int64_t c = cases[i / 4].channels, m = cases[i / 4].filters, side = cases[i / 4].side;
@@ -209,7 +209,7 @@ static void whole_tiles_agree(void **state)
     (void)state;
     static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
     static const char *const acts[] = {"none", "relu", "clip"};
-    for (int i = 0; i < 24; i += apart()) {
+    for (int i = 0; i < 24; i += case_apart()) {
         kernel_case k;
         const bool plain = i >= 16;
         const pare_dtype t = types[i % (plain ? 2 : 4)];
@@ -261,7 +261,7 @@ static void pieces_agree(void **state)
     };
     static const char *const acts[] = {"none", "relu", "clip", "hardswish"};
     enum { CASES = sizeof cases / sizeof *cases };
-    for (int i = 0; i < CASES * 8; i += apart()) {
+    for (int i = 0; i < CASES * 8; i += case_apart()) {
         kernel_case k;
         const int64_t cg = cases[i % CASES].channels, group = cases[i % CASES].group,
                       c = cg * group, m = cases[i % CASES].filters * group,
@@ -305,7 +305,7 @@ static void tiles_and_splits_agree(void **state)
         {PARE_bf16, 3, 640, 10, 3},  {PARE_s8, 9, 612, 10, 3}, /* depth in fours */
         {PARE_f16, 9, 602, 10, 3},   {PARE_f16, 9, 601, 10, 3},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)apart()) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += (size_t)case_apart()) {
         kernel_case k;
         bool int8 = cases[i].type == PARE_s8 || cases[i].type == PARE_u8;
         case_open(&k, int8 ? "pare" : "", int8 ? "FusedMatMul" : "MatMul", i + 1);
@@ -331,7 +331,7 @@ static void libraries_take_floats(void **state)
 {
     (void)state;
     static const char *const acts[] = {"none", "relu", "gelu_tanh", "gelu"};
-    for (int i = 0; i < 48; i += apart()) {
+    for (int i = 0; i < 48; i += case_apart()) {
         kernel_case k;
         pare_dtype t = float_types[i % 3];
         int act = i / 3 % 4;
@@ -355,7 +355,7 @@ static void libraries_take_activations(void **state)
     static const char *const acts[] = {"gelu",        "silu", "hardswish", "sigmoid",   "tanh",
                                        "hardsigmoid", "clip", "relu",      "leaky_relu"};
     enum { ACTS = sizeof acts / sizeof *acts };
-    for (int i = 0; i < 3 * ACTS; i += apart()) {
+    for (int i = 0; i < 3 * ACTS; i += case_apart()) {
         kernel_case k;
         const pare_dtype t = float_types[i / ACTS];
         const char *act = acts[i % ACTS];
@@ -376,7 +376,7 @@ static void libraries_take_convolutions(void **state)
 {
     (void)state;
     static const char *const acts[] = {"none", "relu", "gelu_tanh", "silu", "clip"};
-    for (int i = 0; i < 60; i += apart()) {
+    for (int i = 0; i < 60; i += case_apart()) {
         kernel_case k;
         const pare_dtype t = float_types[i % 3];
         const bool biased = i & 1, residual = i / 2 & 1, strided = i % 7 == 0;
@@ -405,7 +405,7 @@ static void libraries_take_integers(void **state)
     static const char *const acts[] = {"none",      "relu", "clip", "leaky_relu",
                                        "hardswish", "gelu", "silu"};
     static const pare_dtype residuals[] = {PARE_NOTYPE, PARE_s8, PARE_u8, PARE_f32};
-    for (int i = 0; i < 28; i += apart()) {
+    for (int i = 0; i < 28; i += case_apart()) {
         kernel_case k;
         const pare_dtype t = i & 1 ? PARE_u8 : PARE_s8, z = residuals[i / 2 % 4];
         const bool conv = i / 4 & 1, real = i % 5 == 4;
@@ -443,7 +443,7 @@ static void integers_become_halves(void **state)
 {
     (void)state;
     static const int64_t sizes[][3] = {{70, 64, 24}, {9, 612, 10}, {130, 48, 68}, {33, 80, 7}};
-    for (int i = 0; i < 24; i += apart()) {
+    for (int i = 0; i < 24; i += case_apart()) {
         kernel_case k;
         const int64_t *s = sizes[i % 4], y[2] = {s[0], s[2]};
         const pare_dtype x = i & 1 ? PARE_u8 : PARE_s8, to = i / 12 ? PARE_bf16 : PARE_f16,
@@ -507,7 +507,7 @@ static void the_heuristic_is_asked_once(void **state)
 static void libraries_take_batches(void **state)
 {
     (void)state;
-    for (int i = 0; i < 12; i += apart()) {
+    for (int i = 0; i < 12; i += case_apart()) {
         kernel_case k;
         pare_dtype t = float_types[i % 3];
         bool broadcast = i / 3 & 1, deterministic = i / 6;
@@ -516,7 +516,7 @@ static void libraries_take_batches(void **state)
         k.deterministic = deterministic; /* other batches, other algorithms */
         case_check_libraries(&k, 1, deterministic || broadcast ? 0 : 3);
     }
-    for (int i = 0; i < 12; i += apart()) {
+    for (int i = 0; i < 12; i += case_apart()) {
         kernel_case k;
         pare_dtype t = float_types[i % 3];
         int ta = i / 3 & 1, tb = i / 6;

@@ -14,7 +14,7 @@
 static void stems_agree(void **state)
 {
     (void)state;
-    for (int i = 0; i < 48; i += apart()) {
+    for (int i = 0; i < 48; i += case_apart()) {
         kernel_case k;
         static const pare_dtype types[] = {PARE_f16, PARE_bf16, PARE_s8, PARE_u8};
         case_open(&k, "pare", "FusedConv", (uint64_t)i + 1);
@@ -44,7 +44,7 @@ static void stem_tiles_agree(void **state)
     };
     static const pare_dtype types[] = {PARE_s8, PARE_u8, PARE_f16, PARE_bf16};
     static const char *const acts[] = {"none", "relu", "clip"};
-    for (int i = 0; i < 56; i += apart()) {
+    for (int i = 0; i < 56; i += case_apart()) {
         kernel_case k;
         const pare_dtype t = types[i % 4];
         const bool int8 = t == PARE_s8 || t == PARE_u8, plain = i / 28;

@@ -8,14 +8,6 @@
 #include "tests/cpu/f8_case.h"
 #include "tests/simt/testing.h"
 
-/* What n of an H200's 132 multiprocessors are of this device's. */
-static int64_t scaled(int64_t n)
-{
-    int here = 0;
-    CUDA_OK(cudaDeviceGetAttribute(&here, cudaDevAttrMultiProcessorCount, 0));
-    return (n * here + 131) / 132;
-}
-
 /* The emulation runs no others: they have tests of their own. */
 static void check(kernel_case *k, int tiles)
 {

@@ -66,14 +66,6 @@ static inline void inputs_set(kernel_case *k, int i, int rank, const int64_t *x,
     assert_int_equal(pare_node_set_string(k->node, "activation", acts[i / 3 % 2]), PARE_OK);
 }
 
-/* What n of an H200's 132 multiprocessors are of this device's. */
-static inline int64_t scaled(int64_t n)
-{
-    int here = 0;
-    CUDA_OK(cudaDeviceGetAttribute(&here, cudaDevAttrMultiProcessorCount, 0));
-    return (n * here + 131) / 132;
-}
-
 typedef struct convolution {
     int64_t images, channels, in[2], filters, taps[2], stride, pad[2], dilation;
     int tiles; /* that take it */

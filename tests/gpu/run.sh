@@ -319,7 +319,7 @@ net_line() { # NET BATCH TYPE JSON WHO
 net_bench() { # NET FILE TYPE BATCH SHAPES [no_pdl: no kernel begins before the one ahead of it has ended]
     log=$1.$3.$4${6:+.$6} who=${6:-pare}
     pace="--duration $((1 + 2 * long))"
-    [ -n "$tiny" ] && pace="--duration 0 --iterations 2 --warmup 0"
+    [ -n "$tiny" ] && pace="--duration 0 --iterations 2 --warmup 0 --no-tune"
     # shellcheck disable=SC2086 # a list of words
     run_for $((30 + 30 * long)) "bench.$log" env ${6:+PARE_CUDA_PDL=0} bin/pare bench "$2" --device cuda --shapes "$5" --quiet \
         $pace ${profile:-} --cache "$work/cache" --json "$out/nets/$log.json"

@@ -150,6 +150,21 @@ void touch_byte(cell *c, uintptr_t at, bool write, bool atomic, const void *pc)
     c->write = me;
 }
 
+bool same(const cell &a, const cell &b) { return !memcmp(&a, &b, sizeof a); }
+
+// judge(i) looks at byte i and changes its cell; a byte whose cell is that of the byte before it is
+// judged as that was, where nothing was found.
+template <typename F> void bytewise(cell *c, size_t n, F judge)
+{
+    const uint64_t found = report_count;
+    for (size_t i = 0; i < n;) {
+        const cell before = c[i];
+        judge(i);
+        const cell after = c[i];
+        for (i++; i < n && report_count == found && same(c[i], before); i++) c[i] = after;
+    }
+}
+
 // Cells of n bytes; NULL: memory that is not watched. Reports what a kernel may not touch.
 cell *cells_of(uintptr_t at, size_t n, const void *pc)
 {
@@ -189,7 +204,7 @@ void touch(const void *p, size_t n, bool write, bool atomic, const void *pc)
         report("the host accesses device memory", at, nullptr, pc);
         return;
     }
-    for (size_t i = 0; i < n; i++) touch_byte(c + i, at + i, write, atomic, pc);
+    bytewise(c, n, [&](size_t i) { touch_byte(c + i, at + i, write, atomic, pc); });
     maybe_preempt();
 }
 
@@ -305,7 +320,7 @@ void on_async(const void *p, size_t n, bool write, int who, unsigned clock, bool
     cell *c = shared_cells + (at - reinterpret_cast<uintptr_t>(shared_base()));
     const access me = {epoch, static_cast<uint16_t>(who), static_cast<uint16_t>(clock)};
     if (!warp) clock_view_thread();
-    for (size_t i = 0; i < n; i++) async_byte(c + i, at + i, me, write, pc);
+    bytewise(c, n, [&](size_t i) { async_byte(c + i, at + i, me, write, pc); });
 }
 
 uint64_t reports_so_far(void) { return report_count; }

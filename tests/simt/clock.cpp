@@ -28,6 +28,11 @@ void highest(uint16_t *to, const uint16_t *from, size_t n)
     for (size_t i = 0; i < n; i++) to[i] = from[i] > to[i] ? from[i] : to[i];
 }
 
+void lowest(uint16_t *to, const uint16_t *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] = from[i] < to[i] ? from[i] : to[i];
+}
+
 void join(row *to, const row &from)
 {
     highest(to->seen, from.seen, threads());
@@ -200,10 +205,8 @@ void clock_view_warp(void)
     shared_view = told(first);
     for (unsigned l = 1; l < 32; l++) {
         const row &r = told(first + l);
-        for (size_t i = 0; i < CLOCKS; i++)
-            if (r.seen[i] < shared_view.seen[i]) shared_view.seen[i] = r.seen[i];
-        for (size_t i = 0; i < MAX_THREADS; i++)
-            if (r.fenced[i] < shared_view.fenced[i]) shared_view.fenced[i] = r.fenced[i];
+        lowest(shared_view.seen, r.seen, CLOCKS);
+        lowest(shared_view.fenced, r.fenced, MAX_THREADS);
     }
     view = &shared_view;
 }

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The CPU's kernel tests, each plain kernel against those of the device: all cases under one
-# schedule, a part of them under the others, which change only the order of threads, and in the
-# slower builds
+# schedule; a part of them in reverse and under one more, which change only the order of threads,
+# and in the slower builds
+set(others fifo newest warp)
+set(few PARE_EXACT=quick PARE_APART=13)
 foreach(test
         cpu/binary
         cpu/cast
@@ -49,39 +51,28 @@ foreach(test
   string(REPLACE "/" "/test_" source ${test})
   get_filename_component(test ${test} NAME)
   pare_emulated_program(cuda_${test} CASES SOURCES ${CMAKE_SOURCE_DIR}/tests/${source}.c)
-  pare_simt_run(cuda_${test}_random cuda_${test}_plain SIMT_SCHEDULE=random)
-  set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_random)
-  set(schedules fifo newest warp reversed)
-  if(test MATCHES "f8$") # other numbers in the pipelines of product and wgmma
-    set(schedules reversed)
+  set(device)
+  if(test MATCHES "^(wgmma(_sparse|_f8)?|stem_pool)$") # their sizes follow the device's
+    set(device SIMT_PROCESSORS=12)
   endif()
-  foreach(schedule ${schedules})
-    set(dependent 0)
-    if(schedule STREQUAL "reversed") # kernels that may begin early are told to, whatever is ahead
-      set(dependent 1)
-    endif()
-    pare_simt_run(cuda_${test}_${schedule} cuda_${test}_plain SIMT_SCHEDULE=${schedule}
-                  PARE_EXACT=quick SIMT_DEPENDENT=${dependent})
-    set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_${schedule})
-  endforeach()
-  pare_simt_run(cuda_${test}_asan cuda_${test}_asan SIMT_SCHEDULE=random PARE_EXACT=quick)
+  pare_simt_run(cuda_${test}_random cuda_${test}_plain SIMT_SCHEDULE=random ${device})
+  # kernels that may begin early are told to, whatever is ahead
+  pare_simt_run(cuda_${test}_reversed cuda_${test}_plain SIMT_SCHEDULE=reversed ${few}
+                SIMT_DEPENDENT=1 ${device})
+  list(POP_FRONT others schedule)
+  list(APPEND others ${schedule})
+  pare_simt_run(cuda_${test}_${schedule} cuda_${test}_plain SIMT_SCHEDULE=${schedule}
+                ${few} ${device})
+  set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_random cuda_${test}_reversed
+               cuda_${test}_${schedule})
+  pare_simt_run(cuda_${test}_asan cuda_${test}_asan SIMT_SCHEDULE=random ${few} ${device})
   pare_simt_run(cuda_${test}_check cuda_${test}_check SIMT_SCHEDULE=random PARE_EXACT=quick
-                SIMT_DEPENDENT=1)
-endforeach()
-
-# Barriers between warps, with threads that switch in the midst of their code
-foreach(test wgmma wgmma_swap wgmma_sparse)
-  pare_simt_run(cuda_${test}_preempt cuda_${test}_check SIMT_SCHEDULE=random SIMT_PREEMPT=7
-                SIMT_SEED=3 PARE_EXACT=quick)
-endforeach()
-# Their sizes follow the device's
-foreach(test wgmma wgmma_sparse)
-  foreach(run random fifo newest warp reversed asan check preempt)
-    set_property(TEST cuda_${test}_${run} APPEND PROPERTY ENVIRONMENT SIMT_PROCESSORS=12)
-  endforeach()
-endforeach()
-foreach(run random reversed asan check)
-  set_property(TEST cuda_wgmma_f8_${run} APPEND PROPERTY ENVIRONMENT SIMT_PROCESSORS=12)
+                SIMT_DEPENDENT=1 ${device})
+  # barriers between warps, with threads that switch in the midst of their code
+  if(test MATCHES "^wgmma(_swap|_sparse)?$")
+    pare_simt_run(cuda_${test}_preempt cuda_${test}_check SIMT_SCHEDULE=random SIMT_PREEMPT=7
+                  SIMT_SEED=3 PARE_EXACT=quick ${device})
+  endif()
 endforeach()
 
 # Products without the libraries: our own kernels serve

@@ -37,6 +37,14 @@ static inline void device_fetch(void *host, void *device, size_t bytes)
     CUDA_OK(cudaFree(device));
 }
 
+/* What n of an H200's 132 multiprocessors are of this device's. */
+static inline int64_t scaled(int64_t n)
+{
+    int here = 0;
+    CUDA_OK(cudaDeviceGetAttribute(&here, cudaDevAttrMultiProcessorCount, 0));
+    return (n * here + 131) / 132;
+}
+
 /* For main: false, with the reason on stdout, where no device can be used. */
 static inline bool device_is_present(void)
 {
