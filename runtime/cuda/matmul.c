@@ -4,7 +4,7 @@
 #include "runtime/cuda/matmul.h"
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/sparse.h"
-#include "runtime/cuda/gemm/wgmma.h"
+#include "runtime/cuda/gemm/tcgen.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
 
 static void matrix_set(const pare_prep *prep, const pare_matmul_args *a, pare_cuda_gemm_args *p)
@@ -82,6 +82,12 @@ SWAP(matmul_wgmma_swap_32x64, PARE_CUDA_32X64)
 SWAP(matmul_wgmma_swap_64x64, PARE_CUDA_64X64)
 SWAP(matmul_wgmma_swap_128x64, PARE_CUDA_128X64)
 
+#define TCGEN(entry, tile)                                                                         \
+    MATMUL(entry, PARE_CUDA_RULE(pare_cuda_tcgen_fits, tile), tile, PARE_CUDA_TCGEN)
+TCGEN(matmul_tcgen_128x64, PARE_CUDA_128X64)
+TCGEN(matmul_tcgen_128x128, PARE_CUDA_128X128)
+TCGEN(matmul_tcgen_128x256, PARE_CUDA_128X256)
+
 #define WGMMA_SPARSE(entry, tile)                                                                  \
     MATMUL(entry,                                                                                  \
            PARE_CUDA_RULE(pare_cuda_wgmma_sparse_fits, tile) &&                                    \
@@ -100,15 +106,16 @@ WGMMA_SPARSE(matmul_sparse_wgmma_4wg, PARE_CUDA_256X128_4WG)
 /* After the dense ones, as the libraries with a pass behind them: taken where a tuner measured that
    they are faster. So are those of one device's instructions. */
 #define SPARSE &matmul_sparse_128x128, &matmul_sparse_64x64
-#define HOPPER                                                                                     \
+#define NEWER                                                                                      \
     &matmul_wgmma_128x128, &matmul_wgmma_256x128, &matmul_wgmma_128x192, &matmul_wgmma_128x64,     \
         &matmul_wgmma_256x64, &matmul_wgmma_256x128_4wg, &matmul_wgmma_swap_32x64,                 \
         &matmul_wgmma_swap_64x64, &matmul_wgmma_swap_128x64, &matmul_sparse_wgmma_128x128,         \
-        &matmul_sparse_wgmma_256x128, &matmul_sparse_wgmma_256x64, &matmul_sparse_wgmma_4wg
+        &matmul_sparse_wgmma_256x128, &matmul_sparse_wgmma_256x64, &matmul_sparse_wgmma_4wg,       \
+        &matmul_tcgen_128x64, &matmul_tcgen_128x128, &matmul_tcgen_128x256
 #define PASSES                                                                                     \
     &pare_cuda_matmul_lt_epilogue_0, &pare_cuda_matmul_lt_epilogue_1,                              \
         &pare_cuda_matmul_lt_epilogue_2, &pare_cuda_matmul_lt_epilogue_3
-#define ALL FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE, HOPPER, PASSES
+#define ALL FLOATS, PACKED, &pare_cuda_matmul_dynamic, SPARSE, NEWER, PASSES
 const pare_kernel *const pare_cuda_matmul[] = {ALL, NULL};
 const pare_kernel *const pare_cuda_gemm[] = {ALL, NULL};
 const pare_kernel *const pare_cuda_fused_matmul[] = {&pare_cuda_matmul_weights_few, ALL,

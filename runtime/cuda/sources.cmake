@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # CUDA: kernels with their host halves; CUDA_HOPPER: those for compute capability 9.0 alone;
 # CUDA_HOST: plain C. The product takes all, and so does the emulation. CUDA_NO_HOPPER: in place of
-# CUDA_HOPPER where the product has no code for 9.0. CUDA_DEPENDENT: of CUDA, those with kernels that
+# CUDA_HOPPER where the product has no code for 9.0. CUDA_BLACKWELL, CUDA_NO_BLACKWELL: the same of
+# 10.0. CUDA_DEPENDENT: of CUDA, those with kernels that
 # may begin early (device/dependent.cuh), whose code for 9.0 and later is made of PTX of 9.0.
 set(CUDA
   attention.cu
@@ -121,6 +122,7 @@ set(CUDA_HOST
   gemm/blas_node.c
   gemm/blas_product.c
   gemm/prepack.c
+  gemm/tcgen_proof.c
 )
 set(CUDA_HOPPER
   gemm/wgmma.cu
@@ -135,8 +137,17 @@ set(CUDA_HOPPER
   gemm/wgmma_swap_half.cu
 )
 set(CUDA_NO_HOPPER gemm/wgmma_none.c)
+set(CUDA_BLACKWELL
+  gemm/tcgen.cu
+  gemm/tcgen_f8.cu
+  gemm/tcgen_half.cu
+  gemm/tcgen_real.cu
+)
+set(CUDA_NO_BLACKWELL gemm/tcgen_none.c)
 list(TRANSFORM CUDA PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_DEPENDENT PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_HOST PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_HOPPER PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM CUDA_NO_HOPPER PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+list(TRANSFORM CUDA_BLACKWELL PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
+list(TRANSFORM CUDA_NO_BLACKWELL PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

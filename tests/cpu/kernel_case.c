@@ -325,10 +325,12 @@ static void device_check(kernel_case *k, const pare_prep *plain, const void *wan
         if ((*it)->prepare && (*it)->prepare(&prep) != PARE_OK)
             fail_msg("%s: %s", (*it)->name, k->ctx.message);
         device_execute(k, *it, &prep, want);
-        const bool some = strstr((*it)->name, "wgmma") != NULL,
-                   swap = strstr((*it)->name, "wgmma_swap") != NULL;
-        k->device_runs += !some;
-        k->wgmma_runs += some && !swap;
+        const bool tcgen = strstr((*it)->name, "tcgen") != NULL,
+                   swap = strstr((*it)->name, "wgmma_swap") != NULL,
+                   wgmma = !swap && strstr((*it)->name, "wgmma") != NULL;
+        k->device_runs += !tcgen && !swap && !wgmma;
+        k->wgmma_runs += wgmma;
+        k->tcgen_runs += tcgen;
         k->swap_runs += swap;
         k->library_runs += !strncmp((*it)->name, "cublas", 6);
         if ((*it)->release) (*it)->release(prep.state);

@@ -19,7 +19,7 @@ typedef struct kernel_case {
     /* Where tests are built with a device: its kernels that ran the node so far; among them the
        ways of cuBLAS and cuBLASLt. Beside them those that only some devices have (wgmma.h,
        wgmma_swap.h). */
-    int device_runs, library_runs, wgmma_runs, swap_runs;
+    int device_runs, library_runs, wgmma_runs, tcgen_runs, swap_runs;
     /* Of the device's kernels those whose names hold the first, and not the second; NULL: all. */
     const char *only, *without;
     uint64_t number, seed; /* what it was opened with; the random numbers' state */

@@ -32,6 +32,7 @@ fail() { echo "FAIL: $1" && exit 1; }
 rm -rf "$work" && mkdir -p "$work" || exit 1
 for object in "$folder"/*.o; do
     stem=$(basename "$object" .o)
+    cuobjdump -lelf "$object" | grep -q sm_90 || continue # of another architecture alone
     (cd "$work" && cuobjdump -xelf sm_90 "$object" >/dev/null) || fail "cuobjdump cannot read $object"
     cubin=$(echo "$work/$stem".*sm_90*.cubin) # sm_90 or sm_90a
     nvdisasm "$cubin" >"$work/$stem.sass" || fail "nvdisasm cannot read $cubin"

@@ -5,8 +5,8 @@
    device with 132 multiprocessors, and shrink with it. Skipped on other devices. */
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/cuda/gemm/wgmma.h"
-#include "tests/cpu/f8_case.h"
-#include "tests/simt/testing.h"
+#include "tests/cuda/f8_ends.h"
+#include "tests/cuda/wgmma_case.h"
 
 /* The emulation runs no others: they have tests of their own. */
 static void check(kernel_case *k, int tiles)
@@ -16,28 +16,6 @@ static void check(kernel_case *k, int tiles)
     assert_int_equal(k->wgmma_runs, tiles);
     case_close(k);
 }
-
-static const struct {
-    f8_end end;
-    bool pictures; /* taken of them, too */
-} ends[] = {
-    {{PARE_f8e4m3, PARE_f8e4m3, PARE_NOTYPE, "none", true, false}, true},
-    {{PARE_f8e4m3, PARE_f8e4m3, PARE_f8e4m3, "relu", true, true}, true},
-    {{PARE_f8e4m3, PARE_f8e4m3, PARE_NOTYPE, "gelu", true, false}, false},
-    {{PARE_f8e4m3, PARE_f32, PARE_NOTYPE, "clip", false, false}, false},
-    {{PARE_f8e4m3, PARE_f32, PARE_f32, "none", true, true}, false},
-    {{PARE_f8e4m3, PARE_f32, PARE_f8e4m3, "relu", true, false}, false},
-    {{PARE_f8e4m3, PARE_f16, PARE_NOTYPE, "none", true, false}, false},
-    {{PARE_f8e4m3, PARE_f16, PARE_f16, "none", false, false}, false},
-    {{PARE_f8e4m3, PARE_f16, PARE_f8e4m3, "none", true, false}, false},
-    {{PARE_f8e4m3, PARE_bf16, PARE_NOTYPE, "none", true, true}, false},
-    {{PARE_f8e4m3, PARE_bf16, PARE_bf16, "relu", false, false}, false},
-    {{PARE_f8e5m2, PARE_f8e5m2, PARE_NOTYPE, "clip", true, false}, false},
-    {{PARE_f8e5m2, PARE_f32, PARE_NOTYPE, "none", true, true}, false},
-    {{PARE_f8e5m2, PARE_f16, PARE_NOTYPE, "relu", false, false}, false},
-    {{PARE_f8e5m2, PARE_bf16, PARE_NOTYPE, "none", true, false}, false},
-};
-enum { ENDS = sizeof ends / sizeof *ends };
 
 static void matrices_agree(void **state)
 {
@@ -161,12 +139,6 @@ int main(void)
         device_test(others_are_left),          device_test(forms_are_refused),
         device_test(ends_of_e5m2_are_refused),
     };
-    int major = 0, minor = 0;
-    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess ||
-        major != 9 || minor != 0) {
-        printf("SKIP: no device of compute capability 9.0\n");
-        return 77;
-    }
+    if (!device_is(9)) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,6 +295,6 @@ int main(void)
         device_test(numbers_without_weights_are_not_seen),
         device_test(failing_calls_are_passed_on),
     };
-    if (!device_is_90()) return 77;
+    if (!device_is(9)) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

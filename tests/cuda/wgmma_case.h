@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of products by the instructions of compute capability 9.0 share: a case's number picks
+/* What tests of products by the instructions of compute capability 9.0 and 10.0 share: a case's number picks
    types, residual, bias and activation. */
 #ifndef PARE_TESTS_CUDA_WGMMA_CASE_H
 #define PARE_TESTS_CUDA_WGMMA_CASE_H
@@ -10,15 +10,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Is there a device for them? Says where there is none. */
-static inline bool device_is_90(void)
+/* Is there a device of compute capability `wanted`.0? Says where there is none. */
+static inline bool device_is(int wanted)
 {
     int major = 0, minor = 0;
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) == cudaSuccess &&
-        major == 9 && minor == 0)
+        major == wanted && minor == 0)
         return true;
-    printf("SKIP: no device of compute capability 9.0\n");
+    printf("SKIP: no device of compute capability %d.0\n", wanted);
     return false;
 }
 

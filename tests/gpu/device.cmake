@@ -12,7 +12,7 @@ if(CUDA_LINKED AND EXISTS ${CUDA_SHARED})
   set(DEVICE_PROGRAMS ON)
   set(shared ${CMAKE_CURRENT_BINARY_DIR}/../lib)
   add_library(pare_gpu SHARED $<TARGET_OBJECTS:product> $<TARGET_OBJECTS:pare_parts>
-              $<TARGET_OBJECTS:formats_pb> ${cuda_objects} ${hopper})
+              $<TARGET_OBJECTS:formats_pb> ${cuda_objects} ${hopper} ${blackwell})
   target_link_libraries(pare_gpu PUBLIC pare_needs ${CUDA_SHARED} PRIVATE ${LIBRARIES})
   set_target_properties(pare_gpu PROPERTIES LINKER_LANGUAGE CXX LIBRARY_OUTPUT_DIRECTORY ${shared}
                         BUILD_WITH_INSTALL_RPATH ON)

@@ -50,6 +50,7 @@ bool barriers_touch(const range &r); /* is one in there? */
 int barrier_for_copy(unsigned bar, const char *file, int line); /* its number; a fault if none */
 unsigned barrier_phase(int number);
 void barrier_bytes(int number, unsigned bytes); /* so many have arrived */
+void barrier_arrival(int number);               /* of products, which told it already */
 
 /* --- copies of boxes (box.cpp, tensor_map.cpp) --- */
 
@@ -69,6 +70,7 @@ static_assert(sizeof(tensor_map) <= sizeof(CUtensorMap), "the driver's maps have
 
 void boxes_begin(void);
 void boxes_end(void);             /* a fault where a block ends before its copies */
+bool boxes_wait(void);            /* is any on its way? */
 void stores_end(int thread);      /* a fault where a thread never waited for its stores */
 bool boxes_land(void);            /* one copy arrives; false: none is on its way */
 bool boxes_arriving(int barrier); /* is a copy on its way that it counts? */
@@ -85,6 +87,16 @@ void products_begin(void);
 void products_end(int thread);            /* a fault where its warp never waited for them */
 bool products_read(const range &r);       /* do some that were not waited for? */
 bool sums_cover(const void *p, size_t n); /* are these sums of the running thread in flight? */
+
+/* --- products in tensor memory (tcgen.cpp) --- */
+
+void tcgen_begin(void);
+void tcgen_end(void);             /* a fault where a block ends before them, or with memory */
+bool tcgen_waits(void);           /* are products or arrivals begun and not done? */
+bool tcgen_land(void);            /* one is done; false: there is none */
+bool tcgen_reads(const range &r); /* do products that are not done? */
+void tcgen_waited(int thread);    /* at a barrier */
+void tcgen_tells(int thread, const char *what, const char *file, int line);
 
 } // namespace simt
 

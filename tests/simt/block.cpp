@@ -155,14 +155,25 @@ static void set_current(int t)
     simt_here.warp = static_cast<unsigned>(t) / 32;
 }
 
+// A copy of a box, or a product: which is first, the schedule chooses.
+static bool one_lands(void)
+{
+    const bool both = boxes_wait() && tcgen_waits();
+    const bool late = simt_set.schedule == SIMT_RANDOM ? both && random_number() % 2
+                                                       : simt_set.schedule == SIMT_REVERSED ||
+                                                             simt_set.schedule == SIMT_NEWEST;
+    return late ? tcgen_land() || boxes_land() : boxes_land() || tcgen_land();
+}
+
 static void leave(bool dying)
 {
     thread &me = threads[current];
     int next = take_ready();
-    while (next < 0 && alive && (boxes_land() || dependent_release())) next = take_ready();
+    while (next < 0 && alive && (one_lands() || dependent_release())) next = take_ready();
     if (next < 0) {
         if (alive) no_one_can_run();
         boxes_end();
+        tcgen_end();
         fiber_switch(&me.f, &host, dying);
         return;
     }
@@ -313,6 +324,7 @@ static void begin_block(void)
     barriers_begin();
     boxes_begin();
     products_begin();
+    tcgen_begin();
     cluster_begin();
     dependent_block(thread_count());
     for (resident &r : residents) {

@@ -198,8 +198,8 @@ void need_place(const copy &c, const char *file, int line)
 void need_unread(const copy &c, const char *file, int line)
 {
     const range r = bytes_of(c);
-    if (products_read(r))
-        simt_fault("a copy at %s:%d overwrites an operand of wgmma that was not waited for", file,
+    if (products_read(r) || tcgen_reads(r))
+        simt_fault("a copy at %s:%d overwrites an operand of a product that was not waited for", file,
                    line);
     for (int i = 0; i < storer_count; i++)
         for (const copy &other : storers[i].copies)
@@ -257,6 +257,8 @@ void stores_end(int thread)
         simt_fault("a thread ends with %zu stores of boxes that it never waited for",
                    s->copies.size());
 }
+
+bool boxes_wait(void) { return !arriving.empty(); }
 
 bool boxes_arriving(int barrier)
 {

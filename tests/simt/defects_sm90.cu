@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted defects around the instructions of compute capability 9.0, as defects.cu has others.
+// Planted defects around the instructions of compute capability 9.0 and 10.0, as defects.cu has
+// others.
 #include "defects.h"
-#include "runtime/cuda/device/simt_sm90.cuh"
+#include "runtime/cuda/device/simt_sm100.cuh"
 
 // --- y (64, 64) = x (64, DEPTH) w (64, DEPTH)^T: a thread fills two stages of 64 bytes of depth,
 // four warps multiply ---
@@ -322,3 +323,133 @@ int defect_wgmma_sp_metadata_of_next_row(int planted)
 }
 int defect_wgmma_sp_pair_descends(int planted) { return run_sparse_product<SP_DESCENDS>(planted); }
 int defect_wgmma_sp_without_fence(int planted) { return run_sparse_product<SP_FENCE>(planted); }
+
+// --- y (TILES, 128, 64) in tensor memory: of each tile 128 bytes of depth of x, twice below each
+// other, and w; a thread fills one stage of 64 bytes, one multiplies, four warps read the sums ---
+
+enum { TILES = STEPS / 2, ROOM = 3 * BOX };
+enum tensor_defect {
+    T_RIGHT,
+    T_AFTER,
+    T_BEFORE,
+    T_MADE,
+    T_TAKEN,
+    T_STAGE,
+    T_QUARTER,
+    T_KEPT,
+    T_KIND
+};
+
+template <int BAD>
+SIMT_INLINE void tensor_fill(const CUtensorMap *x, const CUtensorMap *w, unsigned shared)
+{
+    const unsigned full = shared + ROOM, empty = full + 8;
+    for (unsigned k = 0; k < STEPS; k++) {
+        if (BAD != T_STAGE) simt_mbar_wait(empty, (k & 1) ^ 1);
+        simt_mbar_expect(full, 3 * BOX);
+        for (unsigned i = 0; i < 3; i++)
+            simt_tma_load(shared + i * BOX, i < 2 ? x : w, full, (int)k * 64, 0);
+        if (BAD == T_STAGE) simt_mbar_wait(full, k & 1);
+    }
+}
+
+template <int BAD> SIMT_INLINE void tensor_multiply(unsigned shared, unsigned memory)
+{
+    constexpr unsigned what =
+        simt_tcgen_descriptor(BAD == T_KIND ? SIMT_TCGEN_F16 : SIMT_TCGEN_S8, SIDE);
+    const unsigned full = shared + ROOM, empty = full + 8, made = full + 16, taken = full + 24;
+    for (unsigned k = 0; k < STEPS; k++) {
+        if (BAD != T_TAKEN && BAD != T_MADE && k % 2 == 0) simt_mbar_wait(taken, (k / 2 & 1) ^ 1);
+        simt_mbar_wait(full, k & 1);
+        if (BAD != T_AFTER) simt_tcgen_fence_after();
+        for (unsigned part = 0; part < 2; part++)
+            simt_tcgen_multiply<SIMT_TCGEN_S8>(memory, simt_tcgen_matrix<64>(shared) + part * 2,
+                                               simt_tcgen_matrix<64>(shared + 2 * BOX) + part * 2,
+                                               what, k % 2 + part > 0);
+        simt_tcgen_commit(empty);
+        if (k % 2) simt_tcgen_commit(made);
+    }
+}
+
+template <int BAD> SIMT_INLINE void tensor_read(unsigned shared, unsigned memory, int *y)
+{
+    const unsigned made = shared + ROOM + 16, taken = made + 8, t = threadIdx.x,
+                   lanes = (t & ~31u) ^ (BAD == T_QUARTER ? 32 : 0);
+    for (unsigned tile = 0; tile < TILES; tile++) {
+        if (BAD != T_MADE) simt_mbar_wait(made, tile & 1);
+        simt_tcgen_fence_after();
+        for (unsigned c = 0; c < SIDE; c += 32) {
+            int sums[32];
+            simt_tmem_load(sums, memory + (lanes << 16) + c);
+            for (unsigned i = 0; i < 32; i++) y[(tile * 2 * SIDE + t) * SIDE + c + i] = sums[i];
+        }
+        if (BAD != T_BEFORE) simt_tcgen_fence_before();
+        __syncwarp();
+        if (BAD != T_MADE && t % 32 == 0) simt_mbar_arrive(taken);
+    }
+    for (unsigned tile = 0; BAD == T_MADE && tile < TILES; tile++) // not before the products' end
+        simt_mbar_wait(made, tile & 1);
+}
+
+template <int BAD>
+static __global__ void tensor_product(const __grid_constant__ CUtensorMap x,
+                                      const __grid_constant__ CUtensorMap w, int *y)
+{
+    SIMT_DYN_SHARED_AT(char, bytes, 1024);
+    const unsigned shared = simt_shared_address(bytes), address = ROOM + 32,
+                   warp = threadIdx.x / 32;
+    if (threadIdx.x == 0) {
+        for (unsigned i = 0; i < 4; i++) simt_mbar_init(shared + ROOM + i * 8, i < 3 ? 1 : 4);
+        simt_mbar_publish();
+    }
+    __syncwarp();
+    if (warp == 5) simt_tmem_allocate<SIDE>(shared + address);
+    __syncthreads();
+    const unsigned memory = *reinterpret_cast<const unsigned *>(bytes + address);
+    if (warp < 4) tensor_read<BAD>(shared, memory, y);
+    if (threadIdx.x == 128) tensor_fill<BAD>(&x, &w, shared);
+    if (threadIdx.x == 160) tensor_multiply<BAD>(shared, memory);
+    __syncwarp();
+    __syncthreads();
+    if (warp == 5 && BAD != T_KEPT) simt_tmem_free<SIDE>(memory);
+}
+
+template <int BAD> static int run_tensor(int planted)
+{
+    static int8_t x[SIDE][DEPTH], w[SIDE][DEPTH];
+    static int y[TILES][2 * SIDE][SIDE];
+    void *dx, *dw, *dy;
+    CUtensorMap xm, wm;
+    int bad = 0;
+    operand_make(x, &dx, 7);
+    operand_make(w, &dw, 11);
+    cudaMalloc(&dy, sizeof y);
+    if (!map_make(&xm, dx, SIDE, DEPTH) || !map_make(&wm, dw, SIDE, DEPTH)) return 1;
+    if (planted)
+        SIMT_LAUNCH(tensor_product<BAD>, dim3(1), dim3(192), ROOM + 40, nullptr, xm, wm, (int *)dy);
+    else
+        SIMT_LAUNCH(tensor_product<T_RIGHT>, dim3(1), dim3(192), ROOM + 40, nullptr, xm, wm,
+                    (int *)dy);
+    cudaDeviceSynchronize();
+    cudaMemcpy(y, dy, sizeof y, cudaMemcpyDeviceToHost);
+    for (int t = 0; t < TILES; t++)
+        for (int r = 0; r < 2 * SIDE; r++)
+            for (int c = 0; c < SIDE; c++) {
+                int sum = 0;
+                for (int k = t * 128; k < (t + 1) * 128; k++) sum += x[r % SIDE][k] * w[c][k];
+                bad |= y[t][r][c] != sum;
+            }
+    cudaFree(dx);
+    cudaFree(dw);
+    cudaFree(dy);
+    return bad;
+}
+
+int defect_tensor_memory_without_fence(int planted) { return run_tensor<T_AFTER>(planted); }
+int defect_tensor_memory_told_without_fence(int planted) { return run_tensor<T_BEFORE>(planted); }
+int defect_tensor_sums_before_they_are_made(int planted) { return run_tensor<T_MADE>(planted); }
+int defect_tensor_sums_overwritten(int planted) { return run_tensor<T_TAKEN>(planted); }
+int defect_tensor_stage_overwritten(int planted) { return run_tensor<T_STAGE>(planted); }
+int defect_tensor_lanes_of_another_warp(int planted) { return run_tensor<T_QUARTER>(planted); }
+int defect_tensor_memory_not_freed(int planted) { return run_tensor<T_KEPT>(planted); }
+int defect_tensor_descriptor_of_another_kind(int planted) { return run_tensor<T_KIND>(planted); }

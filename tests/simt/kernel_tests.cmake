@@ -35,6 +35,7 @@ foreach(test
         cuda/sparse
         cuda/stem
         cuda/stem_pool
+        cuda/tcgen
         cuda/train
         cuda/weights
         cuda/wgmma
@@ -54,6 +55,8 @@ foreach(test
   set(device)
   if(test MATCHES "^(wgmma(_sparse|_f8)?|stem_pool)$") # their sizes follow the device's
     set(device SIMT_PROCESSORS=12)
+  elseif(test STREQUAL "tcgen")
+    set(device SIMT_PROCESSORS=12 SIMT_ARCHITECTURE=100 SIMT_DEVICES=2)
   endif()
   pare_simt_run(cuda_${test}_random cuda_${test}_plain SIMT_SCHEDULE=random ${device})
   # kernels that may begin early are told to, whatever is ahead
@@ -69,7 +72,7 @@ foreach(test
   pare_simt_run(cuda_${test}_check cuda_${test}_check SIMT_SCHEDULE=random PARE_EXACT=quick
                 SIMT_DEPENDENT=1 ${device})
   # barriers between warps, with threads that switch in the midst of their code
-  if(test MATCHES "^wgmma(_swap|_sparse)?$")
+  if(test MATCHES "^(wgmma(_swap|_sparse)?|tcgen)$")
     pare_simt_run(cuda_${test}_preempt cuda_${test}_check SIMT_SCHEDULE=random SIMT_PREEMPT=7
                   SIMT_SEED=3 PARE_EXACT=quick ${device})
   endif()

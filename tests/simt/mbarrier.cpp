@@ -111,6 +111,16 @@ void barrier_bytes(int number, unsigned bytes)
     maybe_complete(b);
 }
 
+void barrier_arrival(int number)
+{
+    mbarrier *b = &barriers[number];
+    if (!b->pending)
+        simt_fault("barrier at byte %u, phase %u: products arrive where all %d arrivals are there",
+                   b->at, b->phase, b->count);
+    b->pending--;
+    maybe_complete(b);
+}
+
 } // namespace simt
 
 using namespace simt;
@@ -146,11 +156,13 @@ void simt_mbar_wait(unsigned bar, unsigned parity, const char *file, int line)
         sleep_on(b, "simt_mbar_wait", file, line);
     }
     if (check) check->acquire(number_of(b));
+    tcgen_waited(current_thread());
 }
 
 void simt_mbar_expect(unsigned bar, unsigned bytes, const char *file, int line)
 {
     mbarrier *b = need(bar, true, "simt_mbar_expect", file, line);
+    tcgen_tells(current_thread(), "simt_mbar_expect", file, line);
     b->bytes += bytes;
     if (b->bytes > (1 << 20) - 1)
         simt_fault("simt_mbar_expect at %s:%d: %lld bytes in a phase", file, line,
@@ -160,5 +172,6 @@ void simt_mbar_expect(unsigned bar, unsigned bytes, const char *file, int line)
 
 void simt_mbar_arrive(unsigned bar, const char *file, int line)
 {
+    tcgen_tells(current_thread(), "simt_mbar_arrive", file, line);
     arrive(need(bar, true, "simt_mbar_arrive", file, line), "simt_mbar_arrive", file, line);
 }

@@ -6,7 +6,7 @@
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/conv/conv_stem.h"
 #include "runtime/cuda/gemm/sparse.h"
-#include "runtime/cuda/gemm/wgmma.h"
+#include "runtime/cuda/gemm/tcgen.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
 
 #include <string.h>
@@ -405,6 +405,12 @@ SWAP(conv_wgmma_swap_32x64, PARE_CUDA_32X64)
 SWAP(conv_wgmma_swap_64x64, PARE_CUDA_64X64)
 SWAP(conv_wgmma_swap_128x64, PARE_CUDA_128X64)
 
+#define TCGEN(entry, tile)                                                                         \
+    CONV(entry, PARE_CUDA_RULE(pare_cuda_tcgen_fits, tile), tile, PARE_CUDA_TCGEN)
+TCGEN(conv_tcgen_128x64, PARE_CUDA_128X64)
+TCGEN(conv_tcgen_128x128, PARE_CUDA_128X128)
+TCGEN(conv_tcgen_128x256, PARE_CUDA_128X256)
+
 #define WGMMA_SPARSE(entry, tile)                                                                  \
     CONV(entry,                                                                                    \
          PARE_CUDA_RULE(pare_cuda_wgmma_sparse_fits, tile) &&                                      \
@@ -424,7 +430,8 @@ WGMMA_SPARSE(conv_sparse_wgmma_4wg, PARE_CUDA_256X128_4WG)
         &conv_wgmma_256x64, &conv_wgmma_256x128_4wg, &conv_wgmma_swap_32x64,                       \
         &conv_wgmma_swap_64x64, &conv_wgmma_swap_128x64, &conv_sparse_wgmma_128x128,               \
         &conv_sparse_wgmma_256x128, &conv_sparse_wgmma_256x64, &conv_sparse_wgmma_4wg,             \
-        &pare_cuda_conv_lt_0, &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
+        &conv_tcgen_128x64, &conv_tcgen_128x128, &conv_tcgen_128x256, &pare_cuda_conv_lt_0,        \
+        &pare_cuda_conv_lt_1, &pare_cuda_conv_lt_2, &pare_cuda_conv_lt_3
 /* cuDNN before what is slow. */
 const pare_kernel *const pare_cuda_conv[] = {CONVS, &pare_cuda_conv_tile, PARE_CUDA_CONV_DNN,
                                              &pare_cuda_conv_any, NULL};

@@ -77,6 +77,7 @@ typedef enum pare_cuda_tiling {
     PARE_CUDA_128X192,
     PARE_CUDA_256X64,
     PARE_CUDA_256X128_4WG, /* four groups of warps multiply, elsewhere two */
+    PARE_CUDA_128X256,     /* tcgen.h only, which has 128X64 and 128X128, too */
     PARE_CUDA_32X64,       /* wgmma_swap.h only, which has 64X64 and 128X64, too */
     PARE_CUDA_TILES
 } pare_cuda_tiling;

@@ -5,7 +5,7 @@
 #include "runtime/base/size.h"
 #include "runtime/cuda/gemm/pieces.h"
 #include "runtime/cuda/gemm/sparse.h"
-#include "runtime/cuda/gemm/wgmma.h"
+#include "runtime/cuda/gemm/tcgen.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
 
 #include <math.h>
@@ -122,7 +122,9 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
     int bytes = pare_cuda_bytes(p->x_type);
     size_t row = (size_t)p->w_row * (size_t)bytes, all;
     *k = (pare_cuda_prepack){.sparse = way == PARE_CUDA_SPARSE || way == PARE_CUDA_WGMMA_SPARSE,
-                             .wgmma = way == PARE_CUDA_WGMMA || way == PARE_CUDA_WGMMA_SPARSE,
+                             .wgmma = way == PARE_CUDA_WGMMA || way == PARE_CUDA_WGMMA_SPARSE ||
+                                      way == PARE_CUDA_TCGEN,
+                             .tcgen = way == PARE_CUDA_TCGEN,
                              .swap = way == PARE_CUDA_SWAP};
     if (k->sparse) {
         k->kept =
@@ -247,13 +249,13 @@ static void rows_compress(const pare_cuda_prepack *k, pare_cuda_gemm_args *p)
     p->w_row = (int64_t)kept / bytes;
 }
 
-/* The packed rows once more in wgmma.h's order, zeros behind the last. */
+/* The packed rows once more in wgmma.h's order, or tcgen.h's, zeros behind the last. */
 static void rows_permute(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
 {
     const size_t row = (size_t)p->w_row * (size_t)pare_cuda_bytes(p->x_type);
     const int y_bytes = pare_cuda_bytes(p->y_type);
     for (int64_t r = 0; r < pare_wgmma_rows(p->columns, y_bytes); r++) {
-        const int64_t column = pare_wgmma_column(r, y_bytes);
+        const int64_t column = k->tcgen ? r : pare_wgmma_column(r, y_bytes);
         char *to = k->host + k->kept + (size_t)r * row;
         if (column < p->columns)
             memcpy(to, k->host + k->weights + (size_t)column * row, row);
@@ -294,7 +296,7 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
     }
     if (k->swap) s->launch = pare_cuda_swap_launch;
     if (k->wgmma) {
-        if (!k->sparse) s->launch = pare_cuda_wgmma_launch;
+        if (!k->sparse) s->launch = k->tcgen ? pare_cuda_tcgen_launch : pare_cuda_wgmma_launch;
         s->p.four = scaled ? (const pare_cuda_four_columns *)(const void *)(block + k->four) : NULL;
     }
     s->p.scale = scaled ? (const float *)(const void *)(block + k->scale) : NULL;

@@ -21,7 +21,7 @@ typedef struct pare_cuda_prepared {
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
     cudaError_t (*sparse)(const pare_cuda_gemm_args *p, const void *meta, cudaStream_t stream);
     size_t partial; /* splits > 1: its sums in scratch */
-    /* of kernels of their own: wgmma.h, wgmma_swap.h, conv_stem.h; NULL: of gemm.h, or `sparse` */
+    /* of kernels of their own: wgmma.h, wgmma_swap.h, tcgen.h, conv_stem.h; NULL: of gemm.h, or `sparse` */
     cudaError_t (*launch)(const pare_cuda_gemm_args *p, cudaStream_t stream);
     bool widened; /* X is copied to scratch first (pack.h) */
     pare_cuda_widen widen;
@@ -37,7 +37,8 @@ typedef enum pare_cuda_way {
     PARE_CUDA_SPARSE,  /* weights of 2:4 */
     PARE_CUDA_WGMMA,   /* instructions of compute capability 9.0 (wgmma.h) */
     PARE_CUDA_SWAP,    /* the same of few tiles (wgmma_swap.h) */
-    PARE_CUDA_WGMMA_SPARSE
+    PARE_CUDA_WGMMA_SPARSE,
+    PARE_CUDA_TCGEN /* instructions of compute capability 10.0 (tcgen.h) */
 } pare_cuda_way;
 
 /* Where the host builds the block, and offsets of its parts; `bytes` of them go to the device. Rows
@@ -45,7 +46,7 @@ typedef enum pare_cuda_way {
 typedef struct pare_cuda_prepack {
     char *host;
     size_t weights, scale, bias, shift, patch, bytes;
-    bool sparse, wgmma, swap;
+    bool sparse, wgmma, swap, tcgen; /* tcgen: as wgmma, with rows in order */
     size_t kept, meta; /* sparse: their parts; wgmma: kept is rows in their order, or both */
     size_t four;       /* wgmma, 8 bits: constants of four columns */
 } pare_cuda_prepack;

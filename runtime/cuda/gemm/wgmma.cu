@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which products compute capability 9.0's own instructions take, and those of 8-bit integers to
    8-bit integers. Others: wgmma_half.cu, wgmma_real.cu, wgmma_f8.cu, wgmma_swap.cu. */
+#include "runtime/cuda/gemm/tcgen.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
 #include "runtime/cuda/gemm/wgmma_tiles.cuh"
 
@@ -13,8 +14,8 @@ static bool fills(int multiprocessors, int64_t outputs)
 
 /* --- what fits --- */
 
-/* Multiprocessors of a device that has the instructions, or 0. */
-static int device_processors(const pare_device *device)
+/* Multiprocessors of a device of compute capability `major`.0, or 0. */
+static int device_processors(const pare_device *device, int major)
 {
     static const cudaDeviceAttr asked[] = {cudaDevAttrComputeCapabilityMajor,
                                            cudaDevAttrComputeCapabilityMinor,
@@ -23,7 +24,7 @@ static int device_processors(const pare_device *device)
     for (int i = 0; i < 3; i++)
         if (!device || cudaDeviceGetAttribute(&is[i], asked[i], device->index) != cudaSuccess)
             return 0;
-    return is[0] == 9 && is[1] == 0 && tiled_find() && im2col_find() ? is[2] : 0;
+    return is[0] == major && is[1] == 0 && tiled_find() && im2col_find() ? is[2] : 0;
 }
 
 static bool byte_fits(int v) { return v >= -128 && v <= 127; }
@@ -159,6 +160,22 @@ static bool tile_suits(const pare_cuda_gemm_args &p, end_form end)
     }
 }
 
+/* The same of compute capability 10.0 (tcgen_tiles.cuh), whose sums take no registers. The widest
+   tile leaves no memory for floats of four bytes; FP8 has steps of 128 bytes alone. */
+static bool tcgen_tile_suits(const pare_cuda_gemm_args &p, end_form end)
+{
+    const bool bounds = end == END_BOUNDS, f8 = pare_type_is_f8(p.x_type);
+    if (p.picture && (!bounds || (f8 && p.in.channels % 128))) return false;
+    switch (p.tile) {
+    case PARE_CUDA_128X64: return true;
+    case PARE_CUDA_128X128: return p.columns > 64;
+    case PARE_CUDA_128X256:
+        return p.columns > 128 && !f8 &&
+               (bounds || (end == END_GELU && !pare_type_is_int8(p.x_type)));
+    default: return false;
+    }
+}
+
 /* Are rows of Y, rows of bytes that are added, and a lane's four columns where tensor maps and
    copies want them? */
 static bool columns_fit(const pare_cuda_gemm_args &p, end_form end)
@@ -179,7 +196,7 @@ typedef bool (*tile_rule)(const pare_cuda_gemm_args &p, end_form end);
 
 static bool product_fits(const pare_prep *prep, const pare_cuda_gemm_args *product,
                          const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile,
-                         tile_rule suits)
+                         tile_rule suits, int major)
 {
     pare_cuda_gemm_args p = *product;
     p.tile = tile;
@@ -188,7 +205,7 @@ static bool product_fits(const pare_prep *prep, const pare_cuda_gemm_args *produ
     if (end == END_OTHER || !columns_fit(p, end) || !operands_fit(prep, p, x_zero) ||
         !suits(p, end))
         return false;
-    const int processors = device_processors(prep->device);
+    const int processors = device_processors(prep->device, major);
     return processors > 0 && fills(processors, p.rows * p.columns);
 }
 
@@ -206,21 +223,29 @@ extern "C" bool pare_cuda_swap_fits(const pare_prep *prep, const pare_cuda_gemm_
            (!real || tile == PARE_CUDA_64X64) && p.rows > 0 && p.columns > 0 &&
            p.columns % 4 == 0 && p.y_row % 4 == 0 && operands_fit(prep, p, x_zero) &&
            pare_swap_tiles(&p, tile) <= PARE_SWAP_MOST_TILES &&
-           2 * device_processors(prep->device) >= PARE_SWAP_MOST_CLUSTER;
+           2 * device_processors(prep->device, 9) >= PARE_SWAP_MOST_CLUSTER;
 }
 
 extern "C" bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
                                      const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
 {
     return product_fits(prep, p, e, x_zero, tile,
-                        pare_type_is_f8(p->x_type) ? f8_tile_suits : tile_suits);
+                        pare_type_is_f8(p->x_type) ? f8_tile_suits : tile_suits, 9);
+}
+
+extern "C" bool pare_cuda_tcgen_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                                     const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
+{
+    return pare_cuda_tcgen_built && product_fits(prep, p, e, x_zero, tile, tcgen_tile_suits, 10) &&
+           pare_cuda_tcgen_is_right(prep);
 }
 
 extern "C" bool pare_cuda_wgmma_sparse_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
                                             const pare_epilogue *e, int32_t x_zero,
                                             pare_cuda_tiling tile)
 {
-    return !pare_type_is_f8(p->x_type) && product_fits(prep, p, e, x_zero, tile, sparse_tile_suits);
+    return !pare_type_is_f8(p->x_type) &&
+           product_fits(prep, p, e, x_zero, tile, sparse_tile_suits, 9);
 }
 
 /* --- launchers --- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Of a build without code for compute capability 9.0. */
-#include "runtime/cuda/gemm/wgmma.h"
+#include "runtime/cuda/gemm/tcgen.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
 
 bool pare_cuda_wgmma_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
@@ -14,6 +14,12 @@ cudaError_t pare_cuda_wgmma_launch(const pare_cuda_gemm_args *p, cudaStream_t st
 {
     (void)p, (void)stream;
     return cudaErrorNotSupported;
+}
+
+bool pare_cuda_tcgen_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
+                          const pare_epilogue *e, int32_t x_zero, pare_cuda_tiling tile)
+{
+    return pare_cuda_wgmma_fits(prep, p, e, x_zero, tile);
 }
 
 bool pare_cuda_swap_fits(const pare_prep *prep, const pare_cuda_gemm_args *p,
