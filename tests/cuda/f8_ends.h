@@ -8,7 +8,7 @@
 static const struct {
     f8_end end;
     bool pictures; /* taken of them, too */
-} ends[] = {
+} f8_ends[] = {
     {{PARE_f8e4m3, PARE_f8e4m3, PARE_NOTYPE, "none", true, false}, true},
     {{PARE_f8e4m3, PARE_f8e4m3, PARE_f8e4m3, "relu", true, true}, true},
     {{PARE_f8e4m3, PARE_f8e4m3, PARE_NOTYPE, "gelu", true, false}, false},
@@ -25,6 +25,6 @@ static const struct {
     {{PARE_f8e5m2, PARE_f16, PARE_NOTYPE, "relu", false, false}, false},
     {{PARE_f8e5m2, PARE_bf16, PARE_NOTYPE, "none", true, false}, false},
 };
-enum { ENDS = sizeof ends / sizeof *ends };
+enum { ENDS = sizeof f8_ends / sizeof *f8_ends };
 
 #endif

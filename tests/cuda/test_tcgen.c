@@ -131,7 +131,7 @@ static void matrices_of_f8_agree(void **state)
                       w[2] = {c[1], c[2]}, y[2] = {rows, c[2]};
         if (case_is_quick() && i >= ENDS) break;
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
-        f8_node(&k, &ends[i % ENDS].end, 2, x, w, y, c[2], c[1]);
+        f8_node(&k, &f8_ends[i % ENDS].end, 2, x, w, y, c[2], c[1]);
         check(&k, two_tiles(c[2]));
     }
 }
@@ -145,7 +145,7 @@ static void convolutions_of_f8_agree(void **state)
         const convolution *c = &windows[i / 2];
         if (case_is_quick() && i % 5) continue;
         convolution_open(&k, c, i, x, w, y);
-        f8_node(&k, &ends[i % 2].end, 4, x, w, y, w[0], w[1] * w[2] * w[3]);
+        f8_node(&k, &f8_ends[i % 2].end, 4, x, w, y, w[0], w[1] * w[2] * w[3]);
         check(&k, c->channels % 128 && c->taps[0] * c->taps[1] * c->stride > 1
                       ? 0
                       : two_tiles(w[0])); /* channels that are no step */

@@ -34,7 +34,7 @@ static void matrices_agree(void **state)
                       w[2] = {x[1], cases[c].columns}, y[2] = {rows, w[1]};
         if (case_is_quick() && i >= ENDS) break;
         case_open(&k, "pare", "FusedMatMul", (uint64_t)i + 1);
-        f8_node(&k, &ends[i % ENDS].end, 2, x, w, y, w[1], x[1]);
+        f8_node(&k, &f8_ends[i % ENDS].end, 2, x, w, y, w[1], x[1]);
         check(&k, cases[c].tiles);
     }
 }
@@ -67,8 +67,8 @@ static void convolutions_agree(void **state)
         const int64_t pad = cases[c].pad;
         case_set_ints(&k, "pads", (int64_t[]){pad, pad, pad, pad}, 4);
         case_set_ints(&k, "strides", (int64_t[]){cases[c].stride, cases[c].stride}, 2);
-        f8_node(&k, &ends[i % 4].end, 4, x, w, y, m, channels * w[2] * w[3]);
-        check(&k, ends[i % 4].pictures ? 1 : 0);
+        f8_node(&k, &f8_ends[i % 4].end, 4, x, w, y, m, channels * w[2] * w[3]);
+        check(&k, f8_ends[i % 4].pictures ? 1 : 0);
     }
 }
 
