@@ -16,6 +16,10 @@
 namespace simt
 {
 
+// Beyond so many bytes one chain in so many keeps memory: a net's kernels are launched again and
+// again.
+static const size_t FEW_KEPT = size_t(4) << 20;
+static const unsigned APART = 13;
 static const size_t MOST_KEPT = size_t(asan ? 16 : 64) << 20; // bytes: of more, nothing is kept
 
 struct image {
@@ -51,9 +55,10 @@ static bool is_too_much(size_t bytes)
 
 static void keep_memory(chain *c)
 {
+    static unsigned large;
     size_t all = 0;
     device_each([&](char *, size_t n) { all += n; });
-    if (is_too_much(all)) return;
+    if (is_too_much(all) || (all > FEW_KEPT && large++ % APART)) return;
     device_each([&](char *p, size_t n) { c->before.push_back({p, {p, p + n}}); });
 }
 
