@@ -2,8 +2,8 @@
 # CUDA: kernels with their host halves; CUDA_HOPPER: those for compute capability 9.0 alone;
 # CUDA_HOST: plain C. The product takes all, and so does the emulation. CUDA_NO_HOPPER: in place of
 # CUDA_HOPPER where the product has no code for 9.0. CUDA_BLACKWELL, CUDA_NO_BLACKWELL: the same of
-# 10.0. CUDA_DEPENDENT: of CUDA, those with kernels that
-# may begin early (device/dependent.cuh), whose code for 9.0 and later is made of PTX of 9.0.
+# 10.0. CUDA_DEPENDENT: of CUDA, those with kernels that may begin early (device/dependent.cuh), whose
+# code for 9.0 and later is made of PTX of 9.0.
 set(CUDA
   attention.cu
   attention_flash.cu

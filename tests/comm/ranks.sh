@@ -46,7 +46,10 @@ while kill -0 $job 2>/dev/null; do # a signal ended the wait
     status=$?
 done
 if [ -e "$RANKS/late" ]; then
-    status=$(cat "$RANKS"/*.status | grep -m1 -v '^0$' || echo 0)
+    status=0 # one that was killed with its shell left none
+    for rank in "$RANKS"/*.pid; do
+        [ "$status" != 0 ] || status=$(cat "${rank%.pid}.status" 2>/dev/null || echo 137)
+    done
 else
     kill $watcher 2>/dev/null
 fi

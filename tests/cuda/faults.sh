@@ -3,7 +3,8 @@
 # Faults of the GPU: quantize (with calibration) and run of a small MLP over 4 samples on the emulated
 # device, again and again, and each time another CUDA call fails: every call of run once with a failed
 # launch, every second one of quantize, every call that asks for memory or makes something once out of
-# memory, every fourth one and all that follow with a lost device. A command must then end with exit status 1, one message and no file, or
+# memory, every fourth one and all that follow with a lost device. A command must then end with exit
+# status 1, one message and no file, or
 # have worked around it (a smaller batch, another kernel) and write what it writes without the fault; a
 # third of the faults at least cannot be worked around. Nothing may leak.
 #

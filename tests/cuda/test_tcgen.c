@@ -207,9 +207,7 @@ static void a_device_must_prove_itself(void **state)
 static void failing_calls_are_passed_on(void **state)
 {
     (void)state;
-    enum { FIRST_MAP = 4, LAST_MAP = 7 };
     if (!simt_emulated()) skip();
-    const int calls = simt_set.dependent ? 12 : 10; /* a kernel ahead: of it, and of the code */
     pare_cuda_gemm_args p;
     pare_cuda_gemm_init(&p, PARE_f16, PARE_f16);
     void *memory[3];
@@ -219,17 +217,7 @@ static void failing_calls_are_passed_on(void **state)
     p.x_row = p.w_row = p.y_row = 16;
     p.epilogue.z_type = PARE_NOTYPE;
     p.tile = PARE_CUDA_128X64;
-    for (int n = 1; n <= calls; n++) {
-        simt_fail_at((uint64_t)n, cudaErrorLaunchFailure, false);
-        const cudaError_t e = pare_cuda_tcgen_launch(&p, NULL);
-        simt_fail_at(0, 0, false);
-        const bool map = n >= FIRST_MAP && n <= LAST_MAP;
-        assert_int_equal(e, map ? cudaErrorInvalidValue : cudaErrorLaunchFailure);
-        (void)cudaGetLastError();
-    }
-    simt_fail_at((uint64_t)calls + 1, cudaErrorLaunchFailure, false);
-    CUDA_OK(pare_cuda_tcgen_launch(&p, NULL));
-    simt_fail_at(0, 0, false);
+    launch_passes_failures_on(pare_cuda_tcgen_launch, &p);
     CUDA_OK(cudaDeviceSynchronize());
     for (int i = 0; i < 3; i++) CUDA_OK(cudaFree(memory[i]));
 }

@@ -203,9 +203,8 @@ static void forms_are_refused(pare_cuda_gemm_args p)
 static void failing_calls_are_passed_on(void **state)
 {
     (void)state;
-    enum { ROWS = 70, DEPTH = 64, COLUMNS = 16, FIRST_MAP = 4, LAST_MAP = 7 };
+    enum { ROWS = 70, DEPTH = 64, COLUMNS = 16 };
     if (!simt_emulated()) skip();
-    const int calls = simt_set.dependent ? 12 : 10; /* a kernel ahead: of it, and of the code */
     int8_t x[ROWS * DEPTH], w[COLUMNS * DEPTH], y[ROWS * COLUMNS];
     float scale[COLUMNS];
     pare_cuda_four_columns four[COLUMNS / 4] = {0};
@@ -226,17 +225,7 @@ static void failing_calls_are_passed_on(void **state)
     forms_are_refused(p);
     p.tile = PARE_CUDA_128X64;
     CUDA_OK(pare_cuda_wgmma_launch(&p, NULL));
-    for (int n = 1; n <= calls; n++) {
-        simt_fail_at((uint64_t)n, cudaErrorLaunchFailure, false);
-        const cudaError_t e = pare_cuda_wgmma_launch(&p, NULL);
-        simt_fail_at(0, 0, false);
-        const bool map = n >= FIRST_MAP && n <= LAST_MAP;
-        assert_int_equal(e, map ? cudaErrorInvalidValue : cudaErrorLaunchFailure);
-        (void)cudaGetLastError();
-    }
-    simt_fail_at((uint64_t)calls + 1, cudaErrorLaunchFailure, false);
-    CUDA_OK(pare_cuda_wgmma_launch(&p, NULL));
-    simt_fail_at(0, 0, false);
+    launch_passes_failures_on(pare_cuda_wgmma_launch, &p);
     p.rows = 0;
     CUDA_OK(pare_cuda_wgmma_launch(&p, NULL));
     device_fetch(y, to, sizeof y);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of products by the instructions of compute capability 9.0 and 10.0 share: a case's number picks
-   types, residual, bias and activation. */
+/* What tests of products by the instructions of compute capability 9.0 and 10.0 share: a case's
+   number picks types, residual, bias and activation. */
 #ifndef PARE_TESTS_CUDA_WGMMA_CASE_H
 #define PARE_TESTS_CUDA_WGMMA_CASE_H
 
+#include "runtime/cuda/gemm/gemm.h"
 #include "tests/cpu/kernel_case.h"
 #include "tests/simt/testing.h"
 
@@ -20,6 +21,26 @@ static inline bool device_is(int wanted)
         return true;
     printf("SKIP: no device of compute capability %d.0\n", wanted);
     return false;
+}
+
+/* The launcher's calls fail in turn; what maps refuse is an invalid value. */
+static inline void launch_passes_failures_on(cudaError_t (*launch)(const pare_cuda_gemm_args *p,
+                                                                   cudaStream_t stream),
+                                             const pare_cuda_gemm_args *p)
+{
+    enum { FIRST_MAP = 4, LAST_MAP = 7 };
+    const int calls = simt_set.dependent ? 12 : 10; /* a kernel ahead: of it, and of the code */
+    for (int n = 1; n <= calls; n++) {
+        simt_fail_at((uint64_t)n, cudaErrorLaunchFailure, false);
+        const cudaError_t e = launch(p, NULL);
+        simt_fail_at(0, 0, false);
+        const bool map = n >= FIRST_MAP && n <= LAST_MAP;
+        assert_int_equal(e, map ? cudaErrorInvalidValue : cudaErrorLaunchFailure);
+        (void)cudaGetLastError();
+    }
+    simt_fail_at((uint64_t)calls + 1, cudaErrorLaunchFailure, false);
+    CUDA_OK(launch(p, NULL));
+    simt_fail_at(0, 0, false);
 }
 
 /* What follows a product: i picks types, residual, bias and activation. */

@@ -4,7 +4,7 @@
    in tensor memory, 128 lanes of 512 columns of 4 bytes a multiprocessor. For files that are
    compiled for sm_100a only. PTX ISA, chapter "TensorCore 5th Generation Family Instructions".
 
-   Rules, all of them faults of the emulation:
+   Rules, most of them faults of the emulation:
    - one warp allocates columns, which every block gives back by the same warp before it ends; their
      address is read behind a barrier of the block;
    - products of a thread are computed in order, after they began; who waited for a barrier that

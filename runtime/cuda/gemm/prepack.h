@@ -21,7 +21,8 @@ typedef struct pare_cuda_prepared {
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
     cudaError_t (*sparse)(const pare_cuda_gemm_args *p, const void *meta, cudaStream_t stream);
     size_t partial; /* splits > 1: its sums in scratch */
-    /* of kernels of their own: wgmma.h, wgmma_swap.h, tcgen.h, conv_stem.h; NULL: of gemm.h, or `sparse` */
+    /* of kernels of their own (wgmma.h, wgmma_swap.h, tcgen.h, conv_stem.h); NULL: of gemm.h, or
+       `sparse` */
     cudaError_t (*launch)(const pare_cuda_gemm_args *p, cudaStream_t stream);
     bool widened; /* X is copied to scratch first (pack.h) */
     pare_cuda_widen widen;

@@ -2,7 +2,8 @@
 /* Products of FP8 on compute capability 10.0 (tcgen_tiles.cuh). E4M3: E4M3 with bounds and with or
    without a residual of E4M3, or behind the erf form of GELU; of matrices also f32, f16 or bf16
    with or without a residual of the same type or of E4M3. E5M2: matrices with bounds, to E5M2 or
-   floats. Sums are in f32 throughout. */
+   floats. The instruction's sums are not added up anew: with how many bits it
+   adds was not measured. */
 #include "runtime/cuda/gemm/tcgen_tiles.cuh"
 
 template <int KIND, int TO, bool GELU, bool PICTURE, wgmma_residual RESIDUAL>

@@ -228,8 +228,7 @@ static cudaError_t tcgen_launch(const pare_cuda_gemm_args *p, cudaStream_t strea
     return cudaGetLastError();
 }
 
-/* A launcher of LAUNCH(TO, GELU, RESIDUAL, PICTURE, BN, KB, DEEP) in a function of KIND, p, stream.
- */
+/* Launches this instance of KIND, which the caller has beside p and stream. */
 #define PARE_TCGEN_LAUNCH(TO, GELU, RESIDUAL, PICTURE, BN, KB, DEEP)                               \
     tcgen_launch<tcgen_variant<KIND, TO, GELU, RESIDUAL, PICTURE, BN, KB, DEEP>>(p, stream)
 
