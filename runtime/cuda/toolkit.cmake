@@ -69,11 +69,11 @@ else()
           "computes on the CPU")
 endif()
 
-# pare_cuda_objects(VARIABLE [ONLY 90a] file.cu...): the objects that nvcc makes of kernel files;
-# beside each, STEM.ptxas says what registers and memory its kernels take. ONLY: code for that
-# architecture alone, no PTX
+# pare_cuda_objects(VARIABLE file.cu... [ONLY 90a...]): the objects that nvcc makes of kernel files;
+# beside each, STEM.ptxas says what registers and memory its kernels take. ONLY: code for those
+# architectures alone, no PTX
 function(pare_cuda_objects variable)
-  cmake_parse_arguments(ARG "" "ONLY" "" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "ONLY" ${ARGN})
   set(ptx arch=compute_${CUDA_OLDEST})
   set(code -gencode ${ptx},code=compute_${CUDA_OLDEST})
   set(dependent ${code})
@@ -86,7 +86,10 @@ function(pare_cuda_objects variable)
     endif()
   endforeach()
   if(ARG_ONLY)
-    set(code -gencode arch=compute_${ARG_ONLY},code=sm_${ARG_ONLY})
+    set(code)
+    foreach(arch ${ARG_ONLY})
+      list(APPEND code -gencode arch=compute_${arch},code=sm_${arch})
+    endforeach()
   endif()
   set(objects)
   foreach(source ${ARG_UNPARSED_ARGUMENTS})

@@ -2,9 +2,10 @@
 # Programs for a real GPU, and what of them can be tested without one. Included by tests/simt.
 set(gpu ${CMAKE_SOURCE_DIR}/tests/gpu)
 
-pare_simt_program(simt_selftest KERNELS ${gpu}/selftest.cu ${gpu}/selftest_sm90.cu
-                  SOURCES ${gpu}/simt_selftest.c)
-add_library(simt_selftest_wrong OBJECT ${gpu}/selftest.cu ${gpu}/selftest_sm90.cu)
+set(wrappers ${gpu}/selftest.cu ${gpu}/selftest_sm90.cu ${gpu}/selftest_wgmma.cu
+    ${gpu}/selftest_tcgen.cu)
+pare_simt_program(simt_selftest KERNELS ${wrappers} SOURCES ${gpu}/simt_selftest.c)
+add_library(simt_selftest_wrong OBJECT ${wrappers})
 target_compile_definitions(simt_selftest_wrong PRIVATE SELFTEST_PLANT)
 target_compile_options(simt_selftest_wrong PRIVATE ${PLAIN})
 add_executable(simt_selftest_planted ${gpu}/simt_selftest.c $<TARGET_OBJECTS:simt_selftest_wrong>)

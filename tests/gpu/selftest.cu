@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel for each row of selftest.inc but the last, which selftest_sm90.cu has. Sums of tensor
+// One kernel for each row of selftest.inc that runs on every device. Sums of tensor
 // cores: devices add the products of a row in an order and with a precision of their own, so
 // operands are chosen whose sums are exact in float (integers times one power of two, below 2^24 of
 // its unit).
@@ -137,13 +137,7 @@ template <bool E5M2> SIMT_INLINE float f8_number(unsigned a, unsigned b)
         out[2 * n + t] = word(call);                                                               \
         out[3 * n + t] = word(*own);                                                               \
     }
-#define KERNEL(name, kind, words)
-#define SM90(name, kind, words)
 #include "selftest.inc"
-#undef ROW
-#undef ATOMIC
-#undef EXCHANGE
-#undef KERNEL
 
 // --- tensor cores: a fragment a lane, straight from the random words ---
 
@@ -382,17 +376,16 @@ static bool is_wide(const char *name) { return !strcmp(name, "dynamic_shared"); 
 #define EXCHANGE(name, ...)       LAUNCHER(atomic_##name, 0)
 #define KERNEL(name, kind, words) LAUNCHER(name, is_wide(#name) ? ROOM * 4 : 0)
 #include "selftest.inc"
-#undef ROW
-#undef ATOMIC
-#undef EXCHANGE
-#undef KERNEL
-#undef SM90
 
-#define ROW(name, kind, ...)      {#name, SELFTEST_##kind, 1, launch_##name, false},
-#define ATOMIC(name, ...)         {"atomic_" #name, SELFTEST_BITS, 4, launch_atomic_##name, false},
-#define EXCHANGE(name, ...)       {"atomic_" #name, SELFTEST_BITS, 4, launch_atomic_##name, false},
-#define KERNEL(name, kind, words) {#name, SELFTEST_##kind, words, launch_##name, false},
-#define SM90(name, kind, words)   {#name, SELFTEST_##kind, words, selftest_##name, true},
+#define ENTRY(name, kind, words, launch, devices)                                                  \
+    {name, SELFTEST_##kind, words, launch, SELFTEST_##devices},
+#define ROW(name, kind, ...)      ENTRY(#name, kind, 1, launch_##name, ALL)
+#define ATOMIC(name, ...)         ENTRY("atomic_" #name, BITS, 4, launch_atomic_##name, ALL)
+#define EXCHANGE(name, ...)       ENTRY("atomic_" #name, BITS, 4, launch_atomic_##name, ALL)
+#define KERNEL(name, kind, words) ENTRY(#name, kind, words, launch_##name, ALL)
+#define SM90(name, kind, words)   ENTRY(#name, kind, words, selftest_##name, SM90)
+#define WGMMA(name, kind, words)  ENTRY(#name, kind, words, selftest_##name, WGMMA)
+#define TCGEN(name, kind, words)  ENTRY(#name, kind, words, selftest_##name, TCGEN)
 static const selftest_row rows[] = {
 #include "selftest.inc"
 };

@@ -5,7 +5,6 @@
 #define PARE_TESTS_GPU_SELFTEST_H
 
 #include <cuda_runtime_api.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -32,28 +31,29 @@ typedef enum selftest_kind {
    (threads, SELFTEST_INPUTS). */
 typedef cudaError_t selftest_launch(uint64_t *out, const unsigned *in, cudaStream_t stream);
 
+/* Devices that run a row, by compute capability. */
+typedef enum selftest_devices {
+    SELFTEST_ALL,
+    SELFTEST_SM90,  /* 9.0 and 10.0 */
+    SELFTEST_WGMMA, /* 9.0 */
+    SELFTEST_TCGEN  /* 10.0 */
+} selftest_devices;
+
 typedef struct selftest_row {
     const char *name;
     selftest_kind kind;
     int words;
     selftest_launch *launch;
-    bool sm90; /* runs on compute capability 9.0 alone */
+    selftest_devices devices;
 } selftest_row;
 
 const selftest_row *selftest_rows(int *count);
 
-/* Of the rows in selftest_sm90.cu. */
-#define ROW(name, ...)
-#define ATOMIC(name, ...)
-#define EXCHANGE(name, ...)
-#define KERNEL(name, ...)
-#define SM90(name, ...) selftest_launch selftest_##name;
+/* Of the rows outside selftest.cu. */
+#define SM90(name, ...)  selftest_launch selftest_##name;
+#define WGMMA(name, ...) selftest_launch selftest_##name;
+#define TCGEN(name, ...) selftest_launch selftest_##name;
 #include "selftest.inc"
-#undef ROW
-#undef ATOMIC
-#undef EXCHANGE
-#undef KERNEL
-#undef SM90
 
 #ifdef __cplusplus
 }

@@ -22,20 +22,25 @@ say() { # NAME REASON: PASS where the reason is empty
 say hashes "$(diff "$here/selftest.txt" "$folder/hashes" | tr '\n' ' ')"
 
 "$good" --record "$folder/recording"
-"$good" --check "$folder/recording" >"$folder/out"
-say same_recording "$(grep -v ^PASS "$folder/out" | grep -v ' 0 failed')"
 for schedule in newest random warp reversed; do
-    SIMT_SCHEDULE=$schedule "$good" --check "$folder/recording" >"$folder/out"
-    say "schedule_$schedule" "$(grep '^FAIL' "$folder/out" | head -3)"
+    for architecture in 90 100; do
+        SIMT_ARCHITECTURE=$architecture SIMT_SCHEDULE=$schedule "$good" --check "$folder/recording" >"$folder/out"
+        say "schedule_${schedule}_$architecture" "$(grep '^FAIL' "$folder/out" | head -3)"
+    done
 done
 
-SIMT_ARCHITECTURE=80 "$good" --check "$folder/recording" >"$folder/out"
-say other_architecture "$(tail -1 "$folder/out" | grep -v " 0 failed, $(grep -c ^SM90 "$here/selftest.inc") skipped")"
+rows() { grep -cE "^($1)\(" "$here/selftest.inc"; } # of these kinds
+for pair in 80:SM90\|WGMMA\|TCGEN 90:TCGEN 100:WGMMA; do
+    SIMT_ARCHITECTURE=${pair%:*} "$good" --check "$folder/recording" >"$folder/out"
+    say "architecture_${pair%:*}" "$(tail -1 "$folder/out" | grep -v " 0 failed, $(rows "${pair#*:}") skipped")"
+done
 
 for other in "$@"; do
-    SIMT_SCHEDULE=random "$other" --check "$folder/recording" >"$folder/out" 2>&1
-    status_of=$?
-    say "$(basename "$other")" "$([ $status_of = 0 ] || grep -v '^PASS' "$folder/out" | head -3)"
+    for architecture in 90 100; do
+        SIMT_ARCHITECTURE=$architecture SIMT_SCHEDULE=random "$other" --check "$folder/recording" >"$folder/out" 2>&1
+        status_of=$?
+        say "$(basename "$other")_$architecture" "$([ $status_of = 0 ] || grep -v '^PASS' "$folder/out" | head -3)"
+    done
 done
 
 "$wrong" --check "$folder/recording" >"$folder/out" && say planted "exit 0"
@@ -50,9 +55,10 @@ say cut_recording "$([ $? = 2 ] && grep -q "no recording" "$folder/err" || echo 
 
 # Every function that kernels can call through simt.h is in a row.
 missing=
-for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(depend|mma|ldmatrix|cp_async|acquire|saturate|permute|xor|f8|floats|mbar|sync|tma|fence|wgmma|cluster)[a-z0-9_]*|rsqrtf)\b *[(,<]' \
+for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(depend|mma|ldmatrix|cp_async|acquire|saturate|permute|xor|f8|floats|mbar|sync|tma|fence|wgmma|cluster|tmem|tcgen)[a-z0-9_]*|rsqrtf)\b *[(,<]' \
     "$root/tests/simt/simt_device.h" "$root/tests/simt/simt_scalar.h" "$root/runtime/cuda/device/simt.h" \
     "$root/tests/simt/simt_sm90.h" "$root/runtime/cuda/device/simt_sm90.cuh" "$root/runtime/cuda/device/dependent.cuh" \
+    "$root/tests/simt/simt_sm100.h" "$root/runtime/cuda/device/simt_sm100.cuh" \
     "$root/tests/simt/simt_f8.h" "$root/runtime/cuda/device/simt_f8.cuh" |
     tr -d ' (,<' | sort -u); do
     case $name in
@@ -61,11 +67,12 @@ for name in $(grep -ohE '\b(__[a-z][a-z0-9_]+|atomic[A-Z][A-Za-z]+|simt_(depend|
         simt_mma_sp_k* | simt_cp_async_keep | simt_cp_async | simt_ldmatrix | simt_sync_warp | \
         simt_mbar_try | simt_wgmma_keep | simt_wgmma | simt_wgmma_int | simt_wgmma_float | \
         simt_cluster_read | simt_wgmma_sp | simt_wgmma_sp_int | simt_wgmma_sp_float | \
-        simt_wgmma_fp8 | simt_mma_f8 | simt_f8 | simt_f8_to_halves)
+        simt_wgmma_fp8 | simt_mma_f8 | simt_f8 | simt_f8_to_halves | simt_tcgen_begin | simt_tmem_take | simt_tmem_give | \
+        simt_tmem_read)
         continue ;; # no wrappers
     esac
     short=${name#simt_}
-    grep -qE "\b($name|$short)\b" "$here/selftest.inc" "$here/selftest.cu" "$here/selftest_sm90.cu" ||
+    grep -qE "\b($name|$short)\b" "$here/selftest.inc" "$here"/selftest*.cu* ||
         missing="$missing $name"
 done
 say every_wrapper_has_a_row "${missing:+no row in tests/gpu/selftest.inc for$missing}"

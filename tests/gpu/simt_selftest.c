@@ -148,10 +148,12 @@ static uint64_t want[RESULTS], got[RESULTS];
 static bool row_fits(const selftest_row *row)
 {
     int major = 0, minor = 0;
-    if (!row->sm90) return true;
+    if (row->devices == SELFTEST_ALL) return true;
     (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
     (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    return major == 9 && minor == 0;
+    const bool hopper = major == 9 && minor == 0, blackwell = major == 10 && minor == 0;
+    return (hopper && row->devices != SELFTEST_TCGEN) ||
+           (blackwell && row->devices != SELFTEST_WGMMA);
 }
 
 /* All rows; the number of those that failed, -1: the file is not what it should be. */
