@@ -2,7 +2,7 @@
 """Counts of what kernels are made of, read from nvdisasm's text of a cubin.
 
     python3 sass.py DISASSEMBLY PTXAS     a line a kernel: name, then key=value
-    python3 sass.py --compare BUDGET NOW  two such lists: status 1 where a kernel takes more
+    python3 sass.py --compare BUDGET NOW  two such lists: status 1 where a kernel takes more, or one of HOT more than it may
 
 all: instructions of the kernel; loop: of its hot loop; mma, per_mma: tensor-core instructions in it, others
 for each; behind: instructions after it; per_sum: those that a warp which leaves the loop comes to before the next tile,
@@ -178,6 +178,43 @@ LEAST = ("bytes_a_load", "blocks", "mma")
 
 AIM, AIM_SUM = 2.5, 26  # other instructions for each of a tensor core by mma.sync; behind the loop for each sum
 
+# Kernels that take a net's time: how their names begin; may they have more than AIM? Their loops have no division,
+# indirect branch, call or local memory, and no such branch or call is behind them. Not so:
+# - tiles that end in ANY (2): they switch between activations by a table behind the loop; f8 has no other end;
+# - quantize_tiles<1> and quantize_pixel_*: the operator divides by the scale, and a division calls for tiny numbers;
+# - attention: rows are divided by their sums behind the loop, of 8 bits in it;
+# - pieces_iterator, gemm_gather, sparse_tile and tiles of 64 columns: more than AIM, for fewer products share an address.
+HOT = (
+    (r"_Z9gemm_tileILi(2|3|10|16)E7tile_ofILi2ELi2ELi4ELi8EE15(matrix|im2col)_iteratorLi[01345]E", False),
+    (r"_Z9gemm_tileILi(2|3|10|16)E7tile_ofILi2ELi2ELi[24]ELi4EE15(matrix|im2col)_iteratorLi[01345]E", True),
+    (r"_Z11wgmma_tilesI", True),
+    (r"_Z18wgmma_sparse_tilesI", True),
+    (r"_Z10wgmma_swapI", True),
+    (r"_Z9stem_tileI", True),
+    (r"_Z9stem_poolI", True),
+    (r"_Z14quantize_tilesILi4E", True),
+    (r"_Z9separableI", True),
+    (r"_Z7max_vecI", True),
+    (r"_Z12average_vec4I", True),
+    (r"_Z17softmax_registersI", True),
+    (r"_Z20layer_norm_registersI", True),
+    (r"_Z5countI", True),
+)
+NEVER = ("divide", "indirect", "call", "local")
+
+
+def hot(now):
+    """Lines of what kernels of HOT have that they must not have."""
+    for begin, may in HOT:
+        found = [(name, has) for name, has in now.items() if re.match(begin, name)]
+        if not found:
+            yield f"FAIL: no kernel's name begins with {begin}"
+        for name, has in found:
+            yield from (f"FAIL: {name}: {key} is {has[key]:g}, expected 0" for key in NEVER if has[key])
+            if not may and has["per_mma"] > AIM:
+                yield f"FAIL: {name}: {has['per_mma']:g} other instructions for each of a tensor core, expected at most {AIM}"
+
+
 def table(path):
     rows = (line.split() for line in open(path))
     return {name: {k: float(v) for k, v in (word.split("=") for word in words)} for name, *words in rows}
@@ -198,7 +235,7 @@ def compare(budget, now):
 def main():
     if sys.argv[1] == "--compare":
         now = table(sys.argv[3])
-        lines = list(compare(table(sys.argv[2]), now))
+        lines = list(compare(table(sys.argv[2]), now)) + list(hot(now))
         tensor = [(name, has) for name, has in now.items() if has["mma"]]
         sync = [has for name, has in tensor if "wgmma" not in name]
         print(*lines, f"{len(now)} kernels, {len(tensor)} with tensor cores: "
