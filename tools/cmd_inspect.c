@@ -19,7 +19,7 @@ typedef struct inspect_options {
     pare_common common;
     bool nodes, ranges, groups, outputs;
     pare_list shapes;
-    const char *gpu;
+    const char *gpu, *measured;
     int64_t batch;
 } inspect_options;
 
@@ -43,6 +43,9 @@ static const pare_option table[] = {
         "(nothing is predicted)"),
     PARE_OPT_INT("batch", "N", batch, 1, 1e6,
                  "with --device: first axis of the inputs that leave it open (1)"),
+    PARE_OPT_FILE("measured", "p.json", measured,
+                  "with --device: what 'bench --profile' measured of this model; its times stand "
+                  "beside the predicted ones"),
     {0},
 };
 
@@ -248,6 +251,8 @@ static pare_status run(pare_tool *tool, const void *options)
                          "--shapes only says something with --groups or --device");
     if (o->batch && !o->gpu)
         return PARE_FAIL(tool->ctx, USAGE, "--batch only says something with --device");
+    if (o->measured && !o->gpu)
+        return PARE_FAIL(tool->ctx, USAGE, "--measured only says something with --device");
     if (o->gpu) PARE_TRY(pare_gpu_spec_find(tool->ctx, &spec, o->gpu));
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_model_count(tool->ctx, model, &facts);
@@ -259,7 +264,7 @@ static pare_status run(pare_tool *tool, const void *options)
         if (o->ranges) st = show_ranges(tool, model);
         if (st == PARE_OK && o->groups) st = show_groups(tool, model, o);
         if (st == PARE_OK && o->gpu)
-            st = pare_roofline_show(tool, model, o->gpu, o->batch, &o->shapes);
+            st = pare_roofline_show(tool, model, o->gpu, o->batch, &o->shapes, o->measured);
     }
     pare_model_free(model);
     return st;

@@ -100,10 +100,15 @@ static const struct row {
     {"profile", "lanes[]", "stream:integer lane:string name:string start_ms:number time_ms:number"},
     {"inspect", "", "model:object prediction?object"},
     {"inspect", "prediction",
-     "device:string samples:number time_ms:number throughput_per_s:number steps:array"},
+     "device:string samples:number time_ms:number throughput_per_s:number steps:array "
+     "measured?object"},
+    {"inspect", "prediction.measured",
+     "file:string device:string time_ms:number common:integer common_ms:number "
+     "predicted_ms:number ratio?number"},
     {"inspect", "prediction.steps[]",
      "node:string op_type:string kernel:string known:boolean precision:string bytes:number "
-     "ops:number bound:string time_ms:number fp16_ms?number slower_than_fp16?boolean"},
+     "ops:number bound:string time_ms:number fp16_ms?number slower_than_fp16?boolean "
+     "measured_ms?number ratio?number"},
     {"inspect", "model", FILE_KEYS " bytes:integer parameters:integer"},
     {"check", "", "model:object problems:array target?object"},
     {"check", "model", FILE_KEYS},

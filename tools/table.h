@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-enum { PARE_TABLE_COLUMNS = 12 };
+enum { PARE_TABLE_COLUMNS = 13 };
 
 typedef struct pare_table {
     pare_arena *arena;

@@ -67,6 +67,54 @@ else
     skip same_steps "$emulated is not built"
 fi
 
+# what was measured beside it: a plan of the CPU stands in for a device's, with times that are known
+works predict_8 $inspect h.onnx --device h200 --batch 8 --json h8.json
+works measure "$pare" bench -q h.onnx --shapes input:8x1x28x28 --no-tune --warmup 0 --duration 0 --iterations 1 --profile cpu.json
+if python3 - <<'END' 2>.test.err; then pass times; else fail times "$(tail -1 .test.err)"; fi
+import json
+profile, predicted = json.load(open("cpu.json")), json.load(open("h8.json"))["prediction"]["steps"]
+ms = {s["node"] or s["output"]: s["time_ms"] for s in predicted}
+common = 0
+for s in profile["steps"]:
+    name = s["node"] or s["output"]
+    s["time_ms"] = 4 * ms[name] if name in ms else 1 # a step that only this plan has
+    common += name in ms
+profile["device"], profile["time_ms"] = "stand-in", sum(s["time_ms"] for s in profile["steps"])
+assert common > 9 and len(ms) == len(predicted), f"{common} of {len(predicted)} steps in common"
+profile["steps"] = [s for s in profile["steps"] if s["op_type"] != "Gemm"] # one that only the prediction has
+json.dump(profile, open("p.json", "w"))
+for s in profile["steps"]: s["node"] = s["output"] = "another's"
+json.dump(profile, open("named.json", "w"))
+END
+works measured $inspect h.onnx --device h200 --batch 8 --measured p.json --json m.json
+if grep -Eq '^step .* ms +measured +ratio +FP16 ms' .test.out && grep -Eq ' 0\.25( |$)' .test.out; then pass columns; else fail columns "$(grep -A3 '^step' .test.out)"; fi
+says in_common "ms measured, ratio 0.25"
+says of_the_file "on stand-in (p.json)"
+if python3 - <<'END' 2>.test.err; then pass measured_facts; else fail measured_facts "$(tail -1 .test.err)"; fi
+import json
+p, profile = json.load(open("m.json"))["prediction"], json.load(open("p.json"))
+m, have = p["measured"], [s for s in p["steps"] if "measured_ms" in s]
+near = lambda a, b: abs(a - b) <= 1e-9 * abs(b)
+assert all(near(s["measured_ms"], 4 * s["time_ms"]) and near(s["ratio"], 0.25) for s in have), "a step's time"
+assert 0 < len(have) == m["common"] < len(p["steps"]), f"{len(have)} steps of {m['common']}"
+assert not any("measured_ms" in s for s in p["steps"] if s["op_type"] == "Gemm"), "what was not measured"
+assert near(m["common_ms"], sum(s["measured_ms"] for s in have)) and near(m["predicted_ms"], m["common_ms"] / 4) and near(m["ratio"], 0.25), "sums"
+assert near(m["time_ms"], profile["time_ms"]) and m["steps"] == len(profile["steps"]), "the profile's"
+END
+if has measured h8.json; then fail only_where_asked "$(grep -m1 measured h8.json)"; else pass only_where_asked; fi
+cp h.onnx no.profile
+echo '{"a": 1}' >other.json
+echo '{"schema": 1, "command": "profile", "version": "1", "model": "x.onnx", "device": "cpu", "time_ms": 0, "steps": []}' >empty.json
+with="$inspect h.onnx --device h200 --batch 8 --measured"
+refuses measured_alone 2 "--measured only says something with --device" $inspect h.onnx --measured p.json
+refuses measured_no_file 1 "nowhere.json" $with nowhere.json
+refuses measured_no_json 1 "no.profile" $with no.profile
+refuses measured_no_facts 1 "other.json" $with other.json
+refuses measured_other_facts 1 "h.json|facts of pare inspect|bench --profile" $with h.json
+refuses measured_nothing 1 "empty.json|0 steps of x.onnx none is one of h.onnx" $with empty.json
+refuses measured_other_model 1 "named.json|none is one of h.onnx" $with named.json
+refuses measured_other_shape 1 "p.json|[8,|--batch" $inspect h.onnx --device h200 --batch 2 --measured p.json
+
 # kernels that the model of time lacks, the host's, and an operator that nobody knows
 if command -v protoc >/dev/null 2>&1; then
     tensor='type { tensor_type { elem_type: 1 shape { dim { dim_value: 4 } dim { dim_value: 4 } } } }'

@@ -66,6 +66,19 @@ cp "$zoo/vit.onnx" vit.onnx # attention is one step in FP16, and both products o
 [ "$(grep -c 'FusedAttention .*attention_flash' .test.out)" = 5 ] && pass predicted_attention ||
     fail predicted_attention "$(grep -c FusedAttention .test.out) of 5 are one step"
 
+# slower_rows NAME MODEL COUNT: so many products of it are predicted to be slower in INT8 than in FP16, and it has others
+slower_rows() {
+    "$pare" inspect "$2" --device h200 --batch 1024 --json rows.json >.test.out 2>&1
+    rows=$(grep -c '"slower_than_fp16": true' rows.json)
+    [ "$rows" = "$3" ] && has '"slower_than_fp16": false' rows.json && pass "$1" ||
+        fail "$1" "$rows products are slower in INT8, expected $3: $(grep '<$' .test.out | head -3)"
+}
+"$pare" quantize vit.onnx -q $train -o vit.all.onnx 2>.test.err
+slower_rows vit_all_int8 vit.all.onnx 32
+slower_rows vit_predicted vit.int8.onnx 0
+"$pare" quantize "$zoo/resnet.onnx" -q $train -o resnet.onnx --prefer latency --predict h200 --shapes input:1024x1x28x28 2>.test.err
+slower_rows resnet_predicted resnet.onnx 0
+
 # --- what it refuses ---
 refuses predict_alone 2 "--predict|--prefer latency" "$pare" quantize net.onnx $train -o x.onnx --predict h200
 refuses predict_unknown 2 "'h300'|h200, h100" "$pare" quantize -q net.onnx $train -o x.onnx --prefer latency --predict h300

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compares the instructions of the kernels that were compiled for sm_90 with sass.txt beside this file: no hot
 # loop and no epilogue grows, none gains a division, an indirect branch, a call or local memory, no load gets
-# narrower, no SM holds fewer blocks. sass.py says what is counted. Then what ResNet-50 takes by the budget's counts,
-# which `pare inspect --device` has in it.
+# narrower, no SM holds fewer blocks; kernels that take a net's time have no division, call or local memory at all.
+# sass.py says what is counted. Then what ResNet-50 takes by the budget's counts, which `pare inspect --device` has
+# in it, is held to limits.
 #
 #   sh tests/cuda/sass.sh NVCC FOLDER [--write]      FOLDER: what nvcc made, STEM.o and STEM.ptxas
 #
@@ -47,9 +48,7 @@ python3 tests/cuda/sass.py --compare "$budget" "$now" || exit 1
 # --- ResNet-50: one picture of noise gives ranges; they change no time ---
 build=$(dirname "$folder")
 pare=$build/pare make_net=$build/tests/simt/gpu_make_net
-if [ ! -x "$pare" ] || [ ! -x "$make_net" ]; then
-    echo "no prediction: $pare or $make_net is not built" && exit 0
-fi
+[ -x "$pare" ] && [ -x "$make_net" ] || fail "$pare or $make_net is not built: no prediction"
 cd "$work" && "$make_net" resnet50.onnx || fail "ResNet-50 cannot be made"
 {
     printf '\223NUMPY\001\000\166\000%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 3, 224, 224), }"
@@ -63,5 +62,13 @@ for batch in 1 32 128; do
     for precision in int8 fp16; do
         "$pare" inspect $precision.onnx --device h200 --batch $batch >table || fail "ResNet-50 is not predicted"
         sed -n -e "s/^sum */ResNet-50 $precision: /p" -e 's/^slower */    /p' table
+        case $precision.$batch in # at most so many milliseconds
+        int8.1) most=0.25 what="0.25 ms" ;;
+        int8.128) most=2.1333 what="2.1333 ms, 60,000 images/s" ;;
+        fp16.128) most=3.6571 what="3.6571 ms, 35,000 images/s" ;;
+        *) continue ;;
+        esac
+        awk -v most=$most '$1 == "sum" && $3 == "ms" && $2 > 0 { found = $2 <= most } END { exit !found }' table ||
+            fail "ResNet-50 $precision at batch $batch: $(sed -n 's/^sum *//p' table); at most $what may be predicted"
     done
 done

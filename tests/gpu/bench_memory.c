@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work that memory bounds: a copy on the device, and calibration's histogram with its range. */
+/* Work that memory bounds: a copy on the device, calibration's histogram with its range, and the
+   range alone (min-max). */
 #include "runtime/cuda/calib/calib.h"
 #include "tests/gpu/bench.h"
 
@@ -17,6 +18,15 @@ static pare_status histogram_once(bench *b, void *user, int run)
     streaming *s = user;
     (void)run;
     BENCH_CUDA(b, pare_cuda_histogram_add(&s->histogram->histogram, true, s->type, s->values, s->n,
+                                          s->blocks, b->stream));
+    return PARE_OK;
+}
+
+static pare_status range_once(bench *b, void *user, int run)
+{
+    streaming *s = user;
+    (void)run;
+    BENCH_CUDA(b, pare_cuda_histogram_add(&s->histogram->histogram, false, s->type, s->values, s->n,
                                           s->blocks, b->stream));
     return PARE_OK;
 }
@@ -50,6 +60,7 @@ static pare_status streaming_run(bench *b, streaming *s)
     BENCH_CUDA(b, pare_cuda_histogram_clear(s->histogram, sizeof *s->histogram, 1, b->stream));
     streaming_line(b, s, copy_once, "copy", "cudaMemcpy", 2);
     streaming_line(b, s, histogram_once, "histogram and range", "pare", 1);
+    streaming_line(b, s, range_once, "range", "pare", 1);
     return PARE_OK;
 }
 

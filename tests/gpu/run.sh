@@ -6,7 +6,7 @@
 #     --short | --long     a choice that takes some 8 minutes (default), or everything
 #     --first              the first minutes on a device, in an order that is worth most when they are cut off:
 #                          selftest, all tests, eight sanitizer runs, ResNet-50 in INT8 and FP16 at batch 128 and 1
-#                          with profiles, its kernels in Nsight Compute, gpu_bench, PyTorch; each step is capped
+#                          with profiles, hot kernels in Nsight Compute, gpu_bench, PyTorch; each step is capped
 #     --resume FILE        results.tgz of an earlier --first: what passed in it is not run again
 #     --limit SECONDS      starts nothing afterwards, and ends what runs (short: 560; long: none)
 #     --only STAGE,...     of selftest tests sanitizer bench nets torch
@@ -414,8 +414,27 @@ first_sanitized() { # lines of sanitize_run
         [ ! -x "bin/$program" ] || passed "$tool/$program" || echo "$tool $program"
     done
 }
+hot='^(gemm_tile|sparse_tile|wgmma_.*|tcgen_.*|stem_.*|attention_.*|separable)$' # kernels that take a net's time
+ncu_net() { # NAME MOST KERNELS NET SHAPES: Nsight Compute of the first launches of these kernels, as timing has chosen them
+    label=ncu.$1
+    passed "$label" && return
+    pace="--duration 0 --iterations 1 --warmup 0 --cache $work/cache"
+    # shellcheck disable=SC2086 # a list of words
+    [ -z "$resume" ] || # the table of timings stayed where the earlier call ran
+        run_for 60 "tune.$label" bin/pare bench "$4" --device cuda --shapes "$5" $pace
+    # shellcheck disable=SC2086 # a list of words
+    run_for 60 "$label" ncu --clock-control none -k "regex:$3" -c "$2" --section SpeedOfLight --section WarpStateStats \
+        --section Occupancy bin/pare bench "$4" --device cuda --no-tune --shapes "$5" $pace
+    code=$?
+    if [ $code = 0 ] && grep -q 'No kernels were profiled' "$logs/$label"; then
+        say "FAIL $label: no launch of $3"
+    else
+        verdict "$label" $code "$logs/$label"
+    fi
+    keep
+}
 first_wants_nets() { # something that reads them did not pass before
-    ! command -v ncu >/dev/null 2>&1 || passed ncu || return 0
+    ! command -v ncu >/dev/null 2>&1 || { passed ncu.s8 && passed ncu.f16; } || return 0
     for label in s8.$many f16.$many s8.1 f16.1 s8.1.no_pdl f16.1.no_pdl; do
         passed "net/resnet50.$label" || return 0
     done
@@ -454,9 +473,11 @@ stage_first() {
         keep
     done
     if command -v ncu >/dev/null 2>&1; then
-        step ncu 60 ncu --clock-control none -k regex:gemm_tile -c 6 --section SpeedOfLight --section WarpStateStats \
-            --section Occupancy bin/pare bench "$work/resnet50.int8.onnx" --device cuda --no-tune --duration 0 \
-            --iterations 1 --warmup 0 --shapes "$(echo $picture | sed "s/B/$many/")"
+        for type in s8.int8 f16.fp16; do
+            ncu_net "${type%.*}" 27 "$hot" "$work/resnet50.${type#*.}.onnx" "$(echo $picture | sed "s/B/$many/")"
+        done
+        passed ncu.attention || convert vit datasets/zoo/vit.onnx fp16
+        ncu_net attention 4 '^attention_.*$' "$work/vit.fp16.onnx" input:${many}x1x28x28
     else
         say "SKIP ncu: Nsight Compute is not installed"
     fi

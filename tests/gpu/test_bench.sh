@@ -27,6 +27,9 @@ say sparse_kernels_are_there "$([ "$(count '^sparse,.*pare:cuda_matmul_sparse_64
 say training_is_there "$([ "$(count '^train,ConvGrad.*,tf32,pare:cuda_conv_grad')" = 4 ] &&
     [ "$(count '^train,')" = 18 ] && [ "$(count '^train,.*_tile,')" = 9 ] ||
     grep ^train "$folder/a.csv" | cut -d, -f1-5 | tr '\n' ' ')"
+say memory_is_there "$([ "$(count '^memory,copy,5000,f\(32\|16\),cudaMemcpy,[1-9]')" = 2 ] &&
+    [ "$(count '^memory,histogram and range,5000,f\(32\|16\),pare,[1-9]')" = 2 ] &&
+    [ "$(count '^memory,range,5000,f\(32\|16\),pare,[1-9]')" = 2 ] || grep ^memory "$folder/a.csv")"
 say cublaslt_is_there "$([ "$(count ',cublaslt')" = 15 ] || echo "$(count ',cublaslt') lines")"
 
 SIMT_DNN=present SIMT_LEAKS=1 "$bench" --tiny --csv "$folder/d.csv" conv train >"$folder/out" 2>&1

@@ -108,9 +108,31 @@ say json "$(valid "$made/results.json" 2>&1 | tail -1)"
 
 # --- the first minutes, and going on with them ---
 
-PATH=$folder/tools:$PATH sh run.sh --first --out "$folder/1" >"$folder/out" 2>&1
+# Nsight Compute writes down what it is given, and starts the smallest net; an empty folder is cuBLAS's of PyPI
+cat >"$folder/tools/ncu" <<END
+#!/bin/sh
+echo "PARE_CUBLAS=\$PARE_CUBLAS \$*" >>"$folder/ncu"
+case \$* in *vit*) ;; *) exit 0 ;; esac
+until [ "\$1" = bin/pare ]; do shift; done
+exec "\$@"
+END
+chmod +x "$folder/tools/ncu"
+packages=$([ -z "$python" ] || PYTHONUSERBASE=$folder/user "$python" -c 'import site; print(site.getusersitepackages())')
+mkdir -p "${packages:-$folder/none}/nvidia/cu13/lib"
+PYTHONUSERBASE=$folder/user PATH=$folder/tools:$PATH sh run.sh --first --out "$folder/1" >"$folder/out" 2>&1
 say first_minutes "$([ $? = 0 ] || { grep -E '^FAIL' "$folder/out" | head -3; tail -1 "$folder/out"; })"
 say resnet50_is_made "$([ "$(grep -c '^PASS net/resnet50\.' "$folder/out")" = 6 ] || { grep resnet50 "$folder/out"; echo no; })"
+ncu=$(cat "$folder/ncu")
+say kernels_are_profiled "$([ "$(grep -c '^PASS ncu\.\(s8\|f16\|attention\)$' "$folder/out")" = 3 ] && [ "$(echo "$ncu" | grep -c \
+    ' bin/pare bench .*\(int8\|fp16\)\.onnx .*--no-tune .*--cache .*/work/cache$')" = 3 ] || { grep ncu "$folder/out"; echo "$ncu"; })"
+hot=$(echo "$ncu" | sed -n '1s/.* -k regex:\([^ ]*\) .*/\1/p')
+bad=
+for kernel in gemm_tile wgmma_tiles wgmma_swap wgmma_sparse_tiles tcgen_tiles stem_tile stem_pool sparse_tile attention_flash attention_int8 \
+    separable; do
+    echo $kernel | grep -qE -e "$hot" && grep -q " _Z[0-9]*${kernel}I" "$root/tests/cuda/budget.txt" || bad="$bad $kernel"
+done
+say hot_kernels_are_profiled "$bad"
+[ -z "$python" ] || say cublas_is_found "$(echo "$ncu" | grep -q "^PARE_CUBLAS=[^ ]*$packages/nvidia/cu13/lib" || echo "$ncu" | head -1)"
 mkdir "$folder/in" && tar -C "$folder/in" -xzf "$folder/1/results.tgz"
 say archive "$([ -s "$(echo "$folder"/in/*/nets/resnet50.s8.2.profile.json)" ] && [ -s "$(echo "$folder"/in/*/results.json)" ] ||
     (cd "$folder/in" && find . -type f | head -5 | tr '\n' ' '))"

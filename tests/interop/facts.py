@@ -216,6 +216,7 @@ def main():
             '--trace', 't.json')
         found = facts_problems(json.load(open('p.json')))
         check('bench_profile', not found, '; '.join(found[:3]))
+        run('inspect_measured', 'inspect', mlp, '--device', 'h200', '--measured', 'p.json')
         found = trace_problems(json.load(open('t.json')))
         check('bench_trace', not found, '; '.join(found[:3]))
         check('bench_shapes', bench.get('shapes') == {'input': [32, 1, 28, 28]})
