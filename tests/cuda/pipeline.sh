@@ -18,7 +18,7 @@ export SIMT_DEVICES=4
 # --- the same bytes ---
 train="--data $data/train.h5 --device cuda"
 mlp="--teacher $zoo/mlp.onnx --student half.onnx $train"
-of() { echo "--teacher $zoo/$1.onnx --student $zoo/$1.onnx $train --samples 60 --batch 8"; }
+of() { echo "--teacher $zoo/$1.onnx --student $zoo/$1.onnx $train --samples 32 --batch 4"; }
 trains_alike adamw "2 3" $mlp --samples 200 --batch 16 --steps 4 --validate-every 2 --ema 0.95
 trains_alike sgd "3" $mlp --samples 200 --batch 12 --steps 3 --accumulate 3 --optimizer sgd --lr 0.1 --clip 1 --loss kl:2,ce # a stage without weights
 trains_alike fp16 "4" $(of cnn) --steps 3 --precision fp16 --augment flip,mixup:0.4

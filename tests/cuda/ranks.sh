@@ -16,7 +16,7 @@ export SIMT_DEVICES=4 SIMT_NCCL_LIMIT=60
 train="--data $data/train.h5 --device cuda --log out.jsonl --json facts.json -o out.onnx"
 mlp="$pare distill --teacher $zoo/mlp.onnx --student half.onnx $train --samples 200 --batch 8 --steps 4 --accumulate 2
     --ema 0.9 --validate-every 2 --checkpoint out"
-norms="$pare distill --teacher $zoo/resnet.onnx --student norms.onnx $train --samples 60 --batch 8 --steps 2 --bn-estimate 0"
+norms="$pare distill --teacher $zoo/resnet.onnx --student norms.onnx $train --samples 32 --batch 4 --steps 2 --bn-estimate 0"
 clear_out() { rm -rf out out.onnx out.jsonl facts.json; }
 
 # one NAME COMMAND...: what one process writes, as whole.*

@@ -41,7 +41,7 @@ static void node_set(fixture *f, const char *op, int inputs, const pare_shape *i
     }
     pare_view_set(&f->out, PARE_f32, out, false);
     pare_node *node = graph_node(&f->g, op, names[inputs], "y");
-    if (!strncmp(op, "ConvGrad", 8)) node->domain = PARE_DOMAIN;
+    if (strstr(op, "ConvGrad")) node->domain = PARE_DOMAIN;
     f->prep = (pare_prep){.ctx = &f->g.ctx,
                           .node = node,
                           .in = f->in,
@@ -208,6 +208,63 @@ static void a_grid_past_its_limit_names_the_node(void **state)
     teardown(&f);
 }
 
+/* Runs the node's kernel, whose views have memory. */
+static void kernel_runs(fixture *f)
+{
+    const pare_kernel *k = kernel_for(f);
+    assert_non_null(k);
+    if (k->prepare) assert_int_equal(k->prepare(&f->prep), PARE_OK);
+    const pare_call call = {.ctx = &f->g.ctx,
+                            .node = f->prep.node,
+                            .in = f->in,
+                            .out = &f->out,
+                            .in_count = f->prep.in_count,
+                            .out_count = 1,
+                            .state = f->prep.state,
+                            .stream = f->device->setup};
+    assert_int_equal(k->run(&call), PARE_OK);
+    CUDA_IS(cudaSuccess, cudaDeviceSynchronize());
+    if (k->release) k->release(f->prep.state);
+}
+
+/* A line of bytes is repeated until they are more than 2^31. */
+static void elements_past_32_bits_are_copied(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message("2 GiB take this build too long\n");
+    skip();
+#endif
+    enum { LINE = 1 << 16, LINES = (1 << 15) + 1, PAST = 16 };
+    const int64_t count = (int64_t)LINE * LINES;
+    const int64_t at[] = {0, 77, INT32_MAX, (int64_t)1 << 31, ((int64_t)1 << 31) + 77, count - 1};
+    const pare_shape shape = SHAPE(2, LINES, LINE);
+    static int8_t line[LINE], past[PAST];
+    void *from, *to;
+    fixture f;
+    setup(&f);
+    const pare_backend *memory = f.device->backend;
+    assert_int_equal(memory->alloc(&f.g.ctx, f.device, &from, LINE), PARE_OK);
+    assert_int_equal(memory->alloc(&f.g.ctx, f.device, &to, (size_t)count + PAST), PARE_OK);
+    for (int i = 0; i < LINE; i++) line[i] = (int8_t)(i % 113);
+    CUDA_IS(cudaSuccess, cudaMemcpy(from, line, LINE, cudaMemcpyHostToDevice));
+    CUDA_IS(cudaSuccess, cudaMemset((char *)to + count, 99, PAST));
+    node_set(&f, "Identity", 1, &shape, &shape);
+    f.in[0].dtype = f.out.dtype = PARE_s8;
+    f.in[0].data = from, f.in[0].stride[0] = 0, f.out.data = to;
+    kernel_runs(&f);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        int8_t v;
+        CUDA_IS(cudaSuccess, cudaMemcpy(&v, (char *)to + at[i], 1, cudaMemcpyDeviceToHost));
+        assert_int_equal(v, at[i] % LINE % 113);
+    }
+    CUDA_IS(cudaSuccess, cudaMemcpy(past, (char *)to + count, PAST, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < PAST; i++) assert_int_equal(past[i], 99);
+    memory->free(f.device, from);
+    memory->free(f.device, to);
+    teardown(&f);
+}
+
 /* One column more than the grid holds: the host computes the node between copies. */
 static void the_host_takes_what_no_kernel_can(void **state)
 {
@@ -316,6 +373,7 @@ int main(void)
         device_test(tiles_of_convolutions_fit_a_grid),
         device_test(windows_are_within_32_bits),
         device_test(a_grid_past_its_limit_names_the_node),
+        device_test(elements_past_32_bits_are_copied),
         device_test(the_host_takes_what_no_kernel_can),
         device_test(a_misaligned_input_is_refused),
         device_test(a_free_that_fails_is_forgotten),
