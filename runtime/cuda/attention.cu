@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of any floats and strides: a block of four warps a query. Warps share out the keys,
-   lanes a key's depth; the scores stay in shared memory; then threads share out the width of V. K
-   and V are read once a query. And the host half of this, of attention_flash.cu and of
-   attention_int8.cu. */
+/* Attention of any floats and strides: a block of four warps for eight queries of f32, or,
+   of many keys and of halves, for one. Warps share out the keys, lanes a key's depth; the scores
+   stay in shared memory; then threads share out the width of V. K and V are read once a block. And
+   the host half of this, of attention_flash.cu and of attention_int8.cu. */
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/device/dependent.cuh"
 #include "runtime/cuda/gemm/prepack.h"
 
 #include <float.h>
-
-/* Keys whose scores fit in a block's shared memory. */
-enum { PARE_CUDA_MOST_KEYS = 11264 };
 
 enum { WARPS = 4, THREADS = WARPS * 32 };
 
@@ -32,65 +29,114 @@ SIMT_INLINE float block_join(float v, float *part, bool largest)
     return v;
 }
 
+/* Number i of an operand; F32: it is one of f32. */
+template <bool F32>
+SIMT_INLINE float operand_at(const pare_cuda_operand &o, pare_dtype type, int64_t i)
+{
+    return F32 ? static_cast<const float *>(o.data)[i] : pare_number_at(o.data, type, i);
+}
+
+/* Shared memory: scores (keys, QUERIES), then Q (QUERIES, depth). */
+template <int QUERIES, bool F32>
 static __global__ void __launch_bounds__(THREADS) attention_query(pare_cuda_attend a)
 {
     simt_dependency_wait();
     SIMT_DYN_SHARED(float, score);
     SIMT_SHARED(float, part, [WARPS]);
     const int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5;
+    const int64_t groups = (a.queries + QUERIES - 1) / QUERIES;
     int64_t left = blockIdx.x, index[PARE_CUDA_HEAD_AXES];
-    const int64_t query = left % a.queries;
-    left /= a.queries;
+    const int64_t query = left % groups * QUERIES;
+    const int count = QUERIES == 1 ? 1 : (int)min(a.queries - query, (int64_t)QUERIES);
+    left /= groups;
     for (int i = PARE_CUDA_HEAD_AXES - 1; i >= 0; i--) {
         index[i] = left % a.heads[i];
         left /= a.heads[i];
     }
     const int64_t q = pare_cuda_head_offset(a.q, index) + query * a.q.row,
-                  k = pare_cuda_head_offset(a.k, index);
-    const int64_t v = pare_cuda_head_offset(a.v, index),
-                  m = pare_cuda_head_offset(a.mask, index) + query * a.mask.row;
+                  k = pare_cuda_head_offset(a.k, index), v = pare_cuda_head_offset(a.v, index),
+                  m = pare_cuda_head_offset(a.mask, index) + query * a.mask.row,
+                  y = pare_cuda_head_offset(a.y, index) + query * a.y.row;
+    float *rows = score + QUERIES * a.keys;
+    for (int i = 0; i < QUERIES; i++) /* those behind the last are copies of it */
+        for (int d = tid; d < a.depth; d += THREADS)
+            rows[i * a.depth + d] =
+                operand_at<F32>(a.q, a.dtype, q + min(i, count - 1) * a.q.row + d * a.q.last);
+    __syncthreads();
     for (int j = warp; j < a.keys; j += WARPS) {
-        float sum = 0;
-        for (int d = lane; d < a.depth; d += 32)
-            sum = fmaf(pare_number_at(a.q.data, a.dtype, q + d * a.q.last),
-                       pare_number_at(a.k.data, a.dtype, k + j * a.k.row + d * a.k.last), sum);
-        sum = pare_lanes_sum(sum) * a.scale;
-        if (a.mask.data)
-            sum = pare_number_round(
-                a.dtype, pare_number_round(a.dtype, sum) +
-                             pare_number_at(a.mask.data, a.mask_type, m + j * a.mask.last));
-        if (lane == 0) score[j] = sum;
+        float sum[QUERIES] = {};
+        for (int d = lane; d < a.depth; d += 32) {
+            const float x = operand_at<F32>(a.k, a.dtype, k + j * a.k.row + d * a.k.last);
+            PARE_UNROLL for (int i = 0; i < QUERIES; i++) sum[i] =
+                fmaf(rows[i * a.depth + d], x, sum[i]);
+        }
+        PARE_UNROLL for (int i = 0; i < QUERIES; i++)
+        {
+            float s = pare_lanes_sum(sum[i]) * a.scale;
+            if (a.mask.data)
+                s = pare_number_round(
+                    a.dtype,
+                    pare_number_round(a.dtype, s) +
+                        pare_number_at(a.mask.data, a.mask_type,
+                                       m + min(i, count - 1) * a.mask.row + j * a.mask.last));
+            if (lane == 0) score[j * QUERIES + i] = s;
+        }
     }
     __syncthreads();
-    float top = -INFINITY, total = 0;
-    for (int j = tid; j < a.keys; j += THREADS)
-        top = score[j] > top || score[j] != score[j] ? score[j] : top;
-    top = block_join(top, part, true);
-    for (int j = tid; j < a.keys; j += THREADS) {
-        score[j] = expf(score[j] - top);
-        total += score[j];
+    float total[QUERIES];
+    PARE_UNROLL for (int i = 0; i < QUERIES; i++)
+    {
+        float top = -INFINITY, sum = 0;
+        for (int j = tid; j < a.keys; j += THREADS) {
+            const float s = score[j * QUERIES + i];
+            top = s > top || s != s ? s : top;
+        }
+        top = block_join(top, part, true);
+        for (int j = tid; j < a.keys; j += THREADS) {
+            const float e = expf(score[j * QUERIES + i] - top);
+            score[j * QUERIES + i] = e;
+            sum += e;
+        }
+        total[i] = block_join(sum, part, false);
     }
-    total = block_join(total, part, false);
     simt_dependents_launch();
     for (int d = tid; d < a.width; d += THREADS) {
-        float sum = 0;
-        for (int j = 0; j < a.keys; j++)
-            sum = fmaf(score[j], pare_number_at(a.v.data, a.dtype, v + j * a.v.row + d * a.v.last),
-                       sum);
-        pare_number_store(const_cast<void *>(a.y.data), a.dtype,
-                          pare_cuda_head_offset(a.y, index) + query * a.y.row + d * a.y.last,
-                          sum / total);
+        float sum[QUERIES] = {};
+        for (int j = 0; j < a.keys; j++) {
+            const float x = operand_at<F32>(a.v, a.dtype, v + j * a.v.row + d * a.v.last);
+            PARE_UNROLL for (int i = 0; i < QUERIES; i++) sum[i] =
+                fmaf(score[j * QUERIES + i], x, sum[i]);
+        }
+        PARE_UNROLL for (int i = 0; i < QUERIES; i++) if (i < count)
+            pare_number_store(const_cast<void *>(a.y.data), a.dtype, y + i * a.y.row + d * a.y.last,
+                              sum[i] / total[i]);
     }
+}
+
+enum { QUERIES = 8, MOST_SHARED = 48 * 1024 - WARPS * (int)sizeof(float) };
+
+static int64_t shared_of(const pare_cuda_attend *a, int queries)
+{
+    return queries * ((int64_t)a->keys + a->depth) * (int64_t)sizeof(float);
+}
+
+template <int QUERIES, bool F32>
+static cudaError_t queries_launch(const pare_cuda_attend *a, cudaStream_t stream)
+{
+    int64_t blocks = (a->queries + QUERIES - 1) / QUERIES;
+    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) blocks *= a->heads[i];
+    if (blocks == 0 || a->width == 0) return cudaSuccess;
+    PARE_LAUNCH_DEPENDENT((attention_query<QUERIES, F32>), dim3(pare_cuda_blocks(blocks)),
+                          dim3(THREADS), (size_t)shared_of(a, QUERIES), stream, *a);
+    return cudaGetLastError();
 }
 
 static cudaError_t attention_launch(const pare_cuda_attend *a, cudaStream_t stream)
 {
-    int64_t blocks = a->queries;
-    for (int i = 0; i < PARE_CUDA_HEAD_AXES; i++) blocks *= a->heads[i];
-    if (blocks == 0 || a->width == 0) return cudaSuccess;
-    PARE_LAUNCH_DEPENDENT(attention_query, dim3(pare_cuda_blocks(blocks)), dim3(THREADS),
-                          (size_t)a->keys * sizeof(float), stream, *a);
-    return cudaGetLastError();
+    if (a->dtype != PARE_f32) return queries_launch<1, false>(a, stream);
+    return a->queries >= QUERIES && shared_of(a, QUERIES) <= MOST_SHARED
+               ? queries_launch<QUERIES, true>(a, stream)
+               : queries_launch<1, true>(a, stream);
 }
 
 enum { MOST_RANK = 2 + PARE_CUDA_HEAD_AXES };
@@ -111,7 +157,8 @@ static bool plain_can(const pare_prep *p)
 {
     if (!attention_can(p)) return false;
     const pare_attention_views x = pare_attention_views_of(p->node, p->in, p->in_count, &p->out[0]);
-    return x.k.dim[x.k.rank - 2] <= PARE_CUDA_MOST_KEYS;
+    const int64_t keys = x.k.dim[x.k.rank - 2], depth = x.q.dim[x.q.rank - 1];
+    return (keys + depth) * (int64_t)sizeof(float) <= MOST_SHARED;
 }
 
 /* The operand against the output's leading axes. */

@@ -131,6 +131,27 @@ static void attention_takes_masks_of_runs(void **state)
     }
 }
 
+/* f32: queries below, at and beside eights, which share a block but where keys are many; a mask,
+   heads behind the sequence, more width than threads. */
+static void attention_takes_f32(void **state)
+{
+    static const int64_t queries[] = {1, 7, 8, 9, 20}, keys[] = {1, 33, 70, 1600};
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        kernel_case k;
+        const int64_t s = queries[i % 5], n = keys[i / 5], d = i % 3 ? 20 : 40,
+                      w = i % 7 ? 24 : 130;
+        case_open(&k, "pare", "FusedAttention", (uint64_t)i + 1);
+        case_input(&k, PARE_f32, 4, (int64_t[]){2, i % 4 ? 3 : s, i % 4 ? s : 3, d}, false, 0, 2);
+        case_input(&k, PARE_f32, 4, (int64_t[]){2, 3, n, d}, false, 0, 2);
+        case_input(&k, PARE_f32, 4, (int64_t[]){2, 3, n, w}, false, 0, 2);
+        case_set_float(&k, "scale", 0.3f);
+        if (i % 2) case_input(&k, PARE_f32, 4, (int64_t[]){2, 1, i % 3 ? s : 1, n}, false, 0, 2);
+        if (i % 4 == 0) case_set_ints(&k, "head_axes", (int64_t[]){2, 1, 1, 1}, 4);
+        case_check_device(&k, 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +159,7 @@ int main(void)
         cmocka_unit_test(attention_reads_heads_where_they_lie),
         cmocka_unit_test(attention_skips_masked_tiles),
         cmocka_unit_test(attention_takes_masks_of_runs),
+        cmocka_unit_test(attention_takes_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
