@@ -194,6 +194,7 @@ pare_status pare_tool_calibrate(pare_tool *tool, pare_ranges **out, const pare_m
 {
     pare_source source;
     PARE_TRY(pare_source_open(tool, &source, prepared, options, PARE_CALIBRATION_SAMPLES));
+    if (how->tf32) pare_tool_allow_tf32(tool);
     pare_status st = pare_tool_calibrate_on(tool, out, prepared, options, &source, how);
     pare_source_close(&source);
     return st;

@@ -11,6 +11,7 @@ enum { PARE_CALIBRATION_SAMPLES = 512 }; /* unless asked otherwise */
 typedef struct pare_calibrate_how {
     const char *model_hash; /* of the file the model came from */
     bool minmax_only;       /* as in calib.h */
+    bool tf32;              /* a GPU may round factors of f32 products to TF32 */
     bool again;             /* on samples that were calibrated on before: no word on how few */
     const char *trace;      /* file for a Chrome trace of the first runs, or NULL */
     const char *cache; /* folder where statistics are kept, or NULL: a table of the same prepared

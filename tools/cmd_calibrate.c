@@ -21,7 +21,7 @@ typedef struct calibrate_options {
     pare_source_options source;
     const char *output, *trace, *cache, *method;
     int64_t tensorrt;
-    bool merge;
+    bool merge, tf32;
 } calibrate_options;
 
 #define OPTIONS calibrate_options
@@ -39,6 +39,7 @@ static const pare_option table[] = {
     PARE_OPT_OUTPUT("trace", "t.json", trace,
                     "write the first 16 runs of calibration as a Chrome trace"),
     PARE_OPT_GPUS,
+    PARE_OPT_TF32,
     PARE_OPT_FLAG(
         "merge", merge,
         "add up the tables A.json B.json ... instead, as if their samples had been read together"),
@@ -93,7 +94,7 @@ static pare_status write_table(pare_tool *tool, const pare_ranges *ranges,
 static pare_status merge(pare_tool *tool, const calibrate_options *o)
 {
     pare_ranges *sum = NULL, *more = NULL;
-    static const char *const of_data[] = {"data", "trace", "cache", NULL};
+    static const char *const of_data[] = {"data", "trace", "cache", "tf32", NULL};
     if (tool->comm)
         return PARE_FAIL(tool->ctx, USAGE,
                          "calibrate --merge: runs in one process; %d were started",
@@ -133,7 +134,8 @@ static pare_status calibrate(pare_tool *tool, const calibrate_options *o)
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_onnx_hash(tool->ctx, tool->arg[0], hash, &bytes);
     if (st == PARE_OK) st = pare_quant_prepare(tool->ctx, model, &quant, NULL);
-    const pare_calibrate_how how = {.model_hash = hash, .trace = o->trace, .cache = o->cache};
+    const pare_calibrate_how how = {
+        .model_hash = hash, .trace = o->trace, .cache = o->cache, .tf32 = o->tf32};
     if (st == PARE_OK) st = pare_tool_calibrate(tool, &ranges, model, &o->source, &how);
     if (st == PARE_OK) {
         json_object_set_new(tool->facts, "model",
@@ -168,7 +170,8 @@ const pare_command pare_command_calibrate = {
     .detail = "One run gives an exact histogram per tensor; every method's range is computed from "
               "it. The\n"
               "table depends on the model and the samples only: not on batch, order, threads or "
-              "machine load.",
+              "machine\n"
+              "load; with --tf32 on the rounding of a GPU's factors, too.",
     .example = "pare calibrate resnet.onnx --data data/train.h5 -o ranges.json",
     .options = table,
     .size = sizeof(calibrate_options),

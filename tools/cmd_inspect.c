@@ -17,7 +17,7 @@
 
 typedef struct inspect_options {
     pare_common common;
-    bool nodes, ranges, groups, outputs;
+    bool nodes, ranges, groups, outputs, tf32;
     pare_list shapes;
     const char *gpu, *measured;
     int64_t batch;
@@ -43,6 +43,8 @@ static const pare_option table[] = {
         "(nothing is predicted)"),
     PARE_OPT_INT("batch", "N", batch, 1, 1e6,
                  "with --device: first axis of the inputs that leave it open (1)"),
+    PARE_OPT_FLAG("tf32", tf32,
+                  "with --device: as it is where f32 products may be rounded to TF32"),
     PARE_OPT_FILE("measured", "p.json", measured,
                   "with --device: what 'bench --profile' measured of this model; its times stand "
                   "beside the predicted ones"),
@@ -243,7 +245,8 @@ static pare_status run(pare_tool *tool, const void *options)
     const inspect_options *o = options;
     pare_model *model;
     pare_model_facts facts;
-    const pare_gpu_spec *spec;
+    const pare_gpu_spec *known = NULL;
+    pare_gpu_spec spec = {0};
     if (o->outputs && !o->groups)
         return PARE_FAIL(tool->ctx, USAGE, "--outputs only says something with --groups");
     if (o->shapes.count && !o->groups && !o->gpu)
@@ -253,7 +256,11 @@ static pare_status run(pare_tool *tool, const void *options)
         return PARE_FAIL(tool->ctx, USAGE, "--batch only says something with --device");
     if (o->measured && !o->gpu)
         return PARE_FAIL(tool->ctx, USAGE, "--measured only says something with --device");
-    if (o->gpu) PARE_TRY(pare_gpu_spec_find(tool->ctx, &spec, o->gpu));
+    if (o->tf32 && !o->gpu)
+        return PARE_FAIL(tool->ctx, USAGE, "--tf32 only says something with --device");
+    if (o->gpu) PARE_TRY(pare_gpu_spec_find(tool->ctx, &known, o->gpu));
+    if (known) spec = *known;
+    spec.tf32 = o->tf32;
     PARE_TRY(pare_onnx_read(tool->ctx, &model, tool->arg[0]));
     pare_status st = pare_model_count(tool->ctx, model, &facts);
     if (st == PARE_OK) {
@@ -263,8 +270,8 @@ static pare_status run(pare_tool *tool, const void *options)
         json_object_set_new(tool->facts, "model", json);
         if (o->ranges) st = show_ranges(tool, model);
         if (st == PARE_OK && o->groups) st = show_groups(tool, model, o);
-        if (st == PARE_OK && o->gpu)
-            st = pare_roofline_show(tool, model, o->gpu, o->batch, &o->shapes, o->measured);
+        if (st == PARE_OK && known)
+            st = pare_roofline_show(tool, model, &spec, o->batch, &o->shapes, o->measured);
     }
     pare_model_free(model);
     return st;

@@ -141,15 +141,13 @@ static void print_steps(pare_tool *tool, const pare_roofline *r, const pare_gpu_
     json_object_set_new(tool->facts, "prediction", prediction);
 }
 
-pare_status pare_roofline_show(pare_tool *tool, const pare_model *model, const char *device,
+pare_status pare_roofline_show(pare_tool *tool, const pare_model *model, const pare_gpu_spec *spec,
                                int64_t batch, const pare_list *shapes, const char *measured)
 {
-    const pare_gpu_spec *spec;
     pare_roofline *r;
     pare_input_shape *input;
     pare_measured m;
     int count;
-    PARE_TRY(pare_gpu_spec_find(tool->ctx, &spec, device));
     PARE_TRY(shapes_of(tool, model, batch, shapes, &input, &count));
     PARE_TRY(pare_roofline_new(tool->ctx, &r, model, input, count, spec));
     const pare_status st = measured ? pare_measured_read(tool, &m, measured, model, r) : PARE_OK;

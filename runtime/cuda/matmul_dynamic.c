@@ -201,7 +201,9 @@ static pare_status any_new(pare_prep *prep, int ia, int ib, any **out)
     pack_set(prep, &s->a, &f.a, ra - 2, ra - 1, true);
     pack_set(prep, &s->b, &f.b, rb - 1, rb - 2, false);
     pare_cuda_factors_set(&f, p);
-    p->copy = p->x_type == PARE_f32 ? 1 : 16;
+    const bool chunks = p->x_type != PARE_f32 ||
+                        (lies_well(&f.a, ra - 2, ra - 1) && lies_well(&f.b, rb - 1, rb - 2));
+    p->copy = chunks ? PARE_CUDA_CHUNK : 1;
     p->tile = pare_cuda_tile_best(p);
     pare_cuda_lot_set(p);
     *out = s;

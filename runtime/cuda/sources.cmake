@@ -50,6 +50,7 @@ set(CUDA
   gemm/blas_epilogue.cu
   gemm/gemm.cu
   gemm/gemm_f32.cu
+  gemm/gemm_f32_tiles.cu
   gemm/gemm_f8.cu
   gemm/gemm_half.cu
   gemm/gemm_int8.cu
@@ -81,6 +82,7 @@ set(CUDA_DEPENDENT
   conv/depthwise_half.cu
   conv/depthwise_int8.cu
   gemm/gemm.cu
+  gemm/gemm_f32_tiles.cu
   gemm/gemm_f8.cu
   gemm/gemm_half.cu
   gemm/gemm_int8.cu

@@ -100,7 +100,7 @@ struct pare_device {
     char bus[32];        /* where it sits, as its driver's tools name it: "00000000:65:00.0" */
     size_t memory_bytes; /* of the device, or the limit that was set */
     size_t cache;        /* bytes of the L2 that all its work shares */
-    bool tf32;           /* f32 products of libraries may round their factors to TF32 */
+    bool tf32;           /* f32 products may round their factors to TF32 */
     char versions[128];  /* of the driver and of the libraries that compute; "": not asked yet */
 };
 

@@ -20,6 +20,7 @@ typedef struct pare_gpu_spec {
     double macs_s8, macs_f16, macs_f32; /* dense multiply-adds: tensor cores, plain of f32 */
     double shared;                      /* bytes a cycle and SM */
     double reached; /* the share of a grid's modelled rate that mma.sync kernels reached */
+    bool tf32;      /* products of f32 round their factors to TF32, at half of FP16's rate */
 } pare_gpu_spec;
 
 /* PARE_USAGE, with the known names, for any other. */

@@ -29,12 +29,23 @@ $inspect h.onnx --device h200 --batch 128 --threads 1 >.test.out 2>.test.err
 if cmp -s first .test.out; then pass same_again; else fail same_again "the tables differ"; fi
 works other_device $inspect h.onnx --device h100 --shapes input:128x1x28x28
 says other_name "NVIDIA H100 SXM"
+works f32 $inspect "$zoo/resnet.onnx" --device h200 --batch 128 --json f32.json
+works tf32 $inspect "$zoo/resnet.onnx" --device h200 --batch 128 --tf32 --json tf32.json
 for net in mlp cnn resnet mobilenet vit; do
     works "zoo_$net" $inspect "$zoo/$net.onnx" --device h200 --batch 8 --json "$net.json"
     has_steps "zoo_steps_$net" "$net.json"
 done
 
 refuses unknown_device 2 "no figures of a device 'b200'; known are: h200, h100" $inspect h.onnx --device b200
+if python3 -c 'import json
+plain, tf32, half = (json.load(open(f))["prediction"]["steps"] for f in ("f32.json", "tf32.json", "h.json"))
+ms = lambda steps: sum(s["time_ms"] for s in steps if "conv_" in s["kernel"])
+assert ms(plain) > ms(tf32) > ms(half), (ms(plain), ms(tf32), ms(half))' 2>.test.err; then
+    pass tf32_is_between
+else
+    fail tf32_is_between "$(tail -1 .test.err)"
+fi
+refuses tf32_alone 2 "--tf32 only says something with --device" $inspect h.onnx --tf32
 refuses batch_alone 2 "--batch only says something with --device" $inspect h.onnx --batch 2
 refuses shapes_alone 2 "--shapes only says something with --groups or --device" $inspect h.onnx --shapes input:2x1x28x28
 refuses batch_twice 2 "--batch 4" $inspect h.onnx --device h200 --batch 4 --shapes input:2x1x28x28

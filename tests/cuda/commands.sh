@@ -139,6 +139,10 @@ done
 check calibrate_turned "$pare" calibrate "$zoo/mlp.onnx" --data train.h5 --samples 4 --batch 3 \
     --threads 2 --shuffle 1 -o turned.json --device cuda
 check same_ranges cmp mlp.cuda.json turned.json
+check calibrate_tf32 "$pare" calibrate "$zoo/mlp.onnx" --data train.h5 --samples 4 --tf32 \
+    -o rounded.json --json rounded.facts --device cuda
+check tf32_facts grep -q '"tf32": *true' rounded.facts
+check tf32_ranges sh -c '! cmp -s rounded.json mlp.cuda.json'
 check quantize_data "$pare" quantize "$zoo/mlp.onnx" -o data.onnx --data train.h5 --samples 4 \
     --trace trace.json --device cuda
 for lane in "stream 0: copy in" "stream 0: observe" "stream 1: copy in" "stream 1: compute"; do

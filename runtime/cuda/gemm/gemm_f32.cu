@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of 32-bit floats by plain multiply-adds: a block of 256 threads makes 64 x 64 sums, 4 x
+/* Products of 32-bit floats by plain multiply-adds, but for those whose factors chunks bring
+   (gemm_f32_tiles.cu): a block of 256 threads makes 64 x 64 sums, 4 x
    4 a thread; 16 steps of depth at a time are in shared memory, depth outermost, so that a thread
    reads neighbours. Sums are folded in order of depth, each step one fused multiply-add. Threads
    whose sums all are outside the product only bring: of few rows, as of one sample, a part works.
    Weights of 4 or 8 bits become f32 on the way to shared memory: sums are those of W as f32. */
+#include "runtime/cuda/gemm/gemm_f32_tiles.h"
 #include "runtime/cuda/gemm/weights.cuh"
 
 enum { TILE = 64, DEPTH = 16, MINE = 4, THREADS = 256, PITCH = TILE + 4 };
@@ -109,6 +111,8 @@ template <int W> static cudaError_t f32_launch(const pare_cuda_gemm_args *p, cud
 
 extern "C" cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
+    const bool rows = p->x_step == 1 && p->w_step == 1 && p->weights.type == PARE_NOTYPE;
+    if (rows && pare_cuda_by_chunks(p)) return pare_cuda_gemm_f32_tiles_launch(p, stream);
     switch (p->weights.type) {
     case PARE_NOTYPE: return f32_launch<PARE_f32>(p, stream);
     case PARE_s4: return f32_launch<PARE_s4>(p, stream);

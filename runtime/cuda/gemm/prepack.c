@@ -3,6 +3,7 @@
    while preparing, and are on the device with scales, biases and corrections in one block. */
 #include "runtime/cuda/gemm/prepack.h"
 #include "runtime/base/size.h"
+#include "runtime/cuda/gemm/gemm_f32_tiles.h"
 #include "runtime/cuda/gemm/pieces.h"
 #include "runtime/cuda/gemm/sparse.h"
 #include "runtime/cuda/gemm/tcgen.h"
@@ -58,7 +59,7 @@ void pare_cuda_lot_set(pare_cuda_gemm_args *p)
 
 int pare_cuda_copy_of(pare_dtype type, const int64_t *distances, int count)
 {
-    int copy = type == PARE_f32 ? 1 : 16;
+    int copy = 16;
     for (int i = 0; i < count; i++)
         while (distances[i] * pare_cuda_bytes(type) % copy) copy = copy > 4 ? copy / 2 : 1;
     return copy;
@@ -306,6 +307,14 @@ static pare_status block_upload(pare_prep *prep, pare_cuda_prepared *s, pare_cud
     return PARE_OK;
 }
 
+/* To TF32, 10 bits behind the point, to nearest, ties away from 0 (PTX ISA, cvt.rna.tf32). */
+static void rows_round(const pare_cuda_prepack *k, const pare_cuda_gemm_args *p)
+{
+    uint32_t *bits = (uint32_t *)(void *)(k->host + k->weights);
+    for (int64_t i = 0; i < (int64_t)p->columns * p->batches * p->w_row; i++)
+        if ((bits[i] & 0x7f800000) != 0x7f800000) bits[i] = (bits[i] + 0x1000) & ~0x1fffu;
+}
+
 pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare_cuda_prepack *k,
                                     const pare_cuda_constants *c)
 {
@@ -318,6 +327,10 @@ pare_status pare_cuda_prepack_close(pare_prep *prep, pare_cuda_prepared *s, pare
         if (biased) biased = !bias_fold(k, &s->p, c->x_zero);
     }
     patch_pack(k, &s->p);
+    if (s->p.x_type == PARE_f32 && prep->device->tf32 && pare_cuda_by_chunks(&s->p)) {
+        rows_round(k, &s->p);
+        s->launch = pare_cuda_gemm_tf32_tiles_launch;
+    }
     if (k->sparse) rows_compress(k, &s->p);
     if (k->wgmma && !k->sparse) rows_permute(k, &s->p);
     if (k->wgmma && c->scale) columns_join(k, s->p.columns, biased);

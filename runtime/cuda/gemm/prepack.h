@@ -21,8 +21,8 @@ typedef struct pare_cuda_prepared {
     const void *meta; /* of weights of 2:4 (sparse.h), in the block; NULL: dense */
     cudaError_t (*sparse)(const pare_cuda_gemm_args *p, const void *meta, cudaStream_t stream);
     size_t partial; /* splits > 1: its sums in scratch */
-    /* of kernels of their own (wgmma.h, wgmma_swap.h, tcgen.h, conv_stem.h); NULL: of gemm.h, or
-       `sparse` */
+    /* of kernels of their own (wgmma.h, wgmma_swap.h, tcgen.h, conv_stem.h, gemm_f32_tiles.h);
+       NULL: of gemm.h, or `sparse` */
     cudaError_t (*launch)(const pare_cuda_gemm_args *p, cudaStream_t stream);
     bool widened; /* X is copied to scratch first (pack.h) */
     pare_cuda_widen widen;
@@ -69,7 +69,7 @@ void pare_cuda_batch_set(pare_cuda_gemm_args *p, int64_t count, int64_t y, int64
 int64_t pare_cuda_pitch(int64_t depth, pare_dtype type);
 /* Stores of 16 or 4 bytes, where Y's rows and batches allow them. */
 void pare_cuda_lot_set(pare_cuda_gemm_args *p);
-/* The widest copy that all these distances in elements allow: 16, 8, 4 or 1; f32: 1. */
+/* The widest copy that all these distances in elements allow: 16, 8, 4 or 1. */
 int pare_cuda_copy_of(pare_dtype type, const int64_t *distances, int count);
 
 /* May the node's tensors be sums of these types? */

@@ -113,7 +113,7 @@ static pare_gpu_product product_of(const conv *c)
     const bool merged = p.picture && lines_merge(c), whole = fmod((double)a->cg * size, CHUNK) == 0;
     p.pieces = pare_type_is_int8(c->type) && !whole && !merged && a->cg % PIECE == 0 &&
                pare_view_nhwc(&c->prep->in[0]) && (!p.picture || taps <= MOST_TAPS);
-    p.chunks = c->type != PARE_f32 && pare_view_nhwc(&c->prep->in[0]) &&
+    p.chunks = pare_view_nhwc(&c->prep->in[0]) &&
                ((whole && (!p.picture || taps <= MOST_TAPS)) || p.pieces ||
                 (merged && (double)w->kernel[1] <= MOST_TAPS));
     p.narrow = a->cg % 128 != 0;

@@ -35,6 +35,9 @@ typedef struct pare_sass {
    kernels. */
 bool pare_sass_find(const char *counts, const char *name, pare_sass *out);
 extern const char *const pare_sass_counts;
+/* Instructions of a warp and step of a tile of f32, of two warps by two of tm x tn times 16 x 8
+   sums. */
+double pare_fma_step(const pare_sass *row, int tm, int tn);
 
 /* A kernel whose blocks take steps of depth. */
 typedef struct pare_gpu_grid {

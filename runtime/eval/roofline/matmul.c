@@ -49,7 +49,7 @@ static pare_gpu_product product_of(const matmul *c)
                           .library = library_takes(c)};
     const bool whole = fmod(p.depth * size, CHUNK) == 0;
     p.pieces = integer && joins && !whole && fmod(p.depth, PIECE) == 0;
-    p.chunks = c->type != PARE_f32 && (whole || p.pieces);
+    p.chunks = (c->type != PARE_f32 || joins) && (whole || p.pieces);
     p.plain = pare_act_clamps(&a->act) && a->alpha == 1 &&
               (!integer || (!a->epilogue.real && (!z || pare_type_is_int8(z->dtype)))) &&
               (!f8 || (!a->epilogue.real && (!z || z->dtype == c->type)));

@@ -27,6 +27,13 @@ static const struct tile {
 } tiles[PARE_GPU_TILES] = {
     {64, 64, 2, 4, "64x64"}, {128, 64, 4, 4, "128x64"}, {128, 128, 4, 8, "128x128"}};
 
+/* Its static count has one turn of four of the multiply-adds. */
+double pare_fma_step(const pare_sass *row, int tm, int tn)
+{
+    const double sums = tm * tn;
+    return row->loop / (sums < 16 ? 4 : 1) + 3 * (sums * 16 + 2 * (tm + tn));
+}
+
 static double size_of(pare_dtype type) { return pare_type(type)->bits / 8; }
 
 static double blocks_of(const pare_gpu_product *p, double rows, double columns)
@@ -52,15 +59,17 @@ int pare_splits_of(const pare_gpu_product *p)
 }
 
 /* The kernel of a tile; rows that are gathered have one of their own. */
-static bool row_of(const char *counts, const pare_gpu_product *p, const struct tile *t, int end,
-                   pare_sass *out)
+static bool row_of(const pare_gpu_spec *spec, const char *counts, const pare_gpu_product *p,
+                   const struct tile *t, int end, pare_sass *out)
 {
+    enum { TF32 = 0x100 }; /* cuda/device/kind.h */
+    const int kind = p->type == PARE_f32 && spec->tf32 ? TF32 : (int)p->type;
     char name[128];
     const char *rows = p->pieces                 ? "15pieces_iterator"
                        : p->picture && p->chunks ? "15im2col_iterator"
                                                  : "15matrix_iterator";
-    snprintf(name, sizeof name, "_Z9gemm_tileILi%dE7tile_ofILi2ELi2ELi%dELi%dEE%sLi%dE",
-             (int)p->type, t->tm, t->tn, rows, end);
+    snprintf(name, sizeof name, "_Z9gemm_tileILi%dE7tile_ofILi2ELi2ELi%dELi%dEE%sLi%dE", kind,
+             t->tm, t->tn, rows, end);
     return pare_sass_find(counts, name, out);
 }
 
@@ -74,21 +83,22 @@ static bool tile_grid(const pare_gpu_spec *spec, const char *counts, const pare_
                                 : (p->residual ? CLAMP_RESIDUAL : CLAMP);
     const bool f8 =
         pare_type_is_f8(p->type); /* codes become f16: two products each, one epilogue */
-    const int finish = splits > 1 ? PARTIAL : !p->plain || !p->chunks || f8 ? ANY : clamp;
+    const bool f32 = p->type == PARE_f32, plain = f32 && !spec->tf32;
+    const int finish = splits > 1 ? PARTIAL : !p->plain || !p->chunks || f8 || f32 ? ANY : clamp;
     snprintf(name, sizeof name, "_Z11gemm_gatherILi%dEE", (int)p->type);
-    if (!row_of(counts, p, t, finish, &row)) return false;
+    if (!row_of(spec, counts, p, t, finish, &row)) return false;
     end = row;
     if (!p->chunks && !pare_sass_find(counts, name, &row)) return false;
-    if (finish == ANY && !f8 && !row_of(counts, p, t, clamp, &end)) return false;
+    if (finish == ANY && !f8 && !f32 && !row_of(spec, counts, p, t, clamp, &end)) return false;
     const double mma = 2 * t->tm * t->tn, unrolled = row.mma / (f8 ? 2 * mma : mma);
     *g = (pare_gpu_grid){.blocks = blocks_of(p, t->rows, t->columns) * splits,
                          .resident = row.blocks,
                          .warps = 4,
                          .ahead = row.all - row.loop - row.behind,
                          .steps = ceil(ceil(p->depth * size_of(p->type) / STEP) / splits),
-                         .step = row.loop / unrolled,
+                         .step = plain ? pare_fma_step(&row, t->tm, t->tn) : row.loop / unrolled,
                          .behind = end.behind + (finish == ANY ? ANY_SUM * 4 * t->tm * t->tn : 0),
-                         .tensor = mma * 16 * 8 * 32 / size_of(p->type),
+                         .tensor = plain ? 0 : mma * 16 * 8 * 32 / size_of(p->type),
                          .reached = spec->reached,
                          /* ldmatrix of 512 bytes, then what copies write */
                          .shared =
@@ -104,8 +114,9 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
     pare_roofline_step made = {.dtype = p->type};
     const double partial = splits > 1 ? splits * p->batches * p->rows * p->columns * 4 : 0;
     if (!tile_grid(spec, counts, p, t, splits, &g)) return;
-    g.rate = PARE_MMA_SYNC *
-             (pare_type_is_f8(p->type) || size_of(p->type) > 1 ? spec->macs_f16 : spec->macs_s8);
+    g.rate = PARE_MMA_SYNC * (p->type == PARE_f32 ? spec->macs_f16 / 2
+                              : pare_type_is_f8(p->type) || size_of(p->type) > 1 ? spec->macs_f16
+                                                                                 : spec->macs_s8);
     pare_step_close(spec, pare_gpu_grid_seconds(spec, &g, &made), p->bytes + partial, &made);
     if (splits > 1) {
         pare_bytes_add(spec, partial, &made); /* the parts are added up */
@@ -146,8 +157,8 @@ static void library_predict(const pare_gpu_spec *spec, const pare_gpu_product *p
         int rows, columns;
         double share;
     } of[] = {{128, 256, 0.75}, {128, 128, 0.65}, {64, 64, 0.4}, {16, 64, 0.15}};
-    const bool plain = p->type == PARE_f32;
-    const double rate = plain ? spec->macs_f32 : spec->macs_f16;
+    const bool f32 = p->type == PARE_f32, plain = f32 && !spec->tf32;
+    const double rate = plain ? spec->macs_f32 : f32 ? spec->macs_f16 / 2 : spec->macs_f16;
     pare_roofline_step best = *out;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         pare_roofline_step made = *out;
@@ -191,7 +202,7 @@ void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const c
     if (p->library) {
         library_predict(spec, p, &made);
         pare_sparse_predict(spec, counts, stem, p, &made);
-    } else if (p->type == PARE_f32)
+    } else if (p->type == PARE_f32 && !p->chunks)
         f32_predict(spec, counts, stem, p, &made);
     else {
         for (int t = 0; t < PARE_GPU_TILES; t++)

@@ -15,9 +15,9 @@
    layers by mma.sync took 1.5 to 1.65 of a grid's modelled time on an H200 (2026-11-26). */
 static const pare_gpu_spec specs[] = {
     {"h200", "NVIDIA H200 SXM", 132, 1.755e9, 2.9e12, 55e9, 1979e12 / 2, 989e12 / 2, 67e12 / 2, 128,
-     0.65},
+     0.65, false},
     {"h100", "NVIDIA H100 SXM", 132, 1.755e9, 2.0e12, 55e9, 1979e12 / 2, 989e12 / 2, 67e12 / 2, 128,
-     0.65},
+     0.65, false},
 };
 
 pare_status pare_gpu_spec_find(pare_ctx *ctx, const pare_gpu_spec **out, const char *name)
