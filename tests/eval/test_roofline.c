@@ -312,7 +312,7 @@ static void nothing_is_left_out(void **state)
     graph_open(&g, 17);
     graph_input(&g, "x", PARE_f32, 4, (int64_t[]){1, 4, 8, 8});
     graph_floats(&g, "w", 4, (int64_t[]){4, 4, 1, 1}, w);
-    graph_floats(&g, "v", 4, (int64_t[]){4, 4, 2, 2}, w);
+    graph_floats(&g, "v", 4, (int64_t[]){4, 3, 2, 2}, w); /* channels that are no chunk */
     graph_node(&g, "Conv", "x w", "a");
     graph_node(&g, "Relu", "a", "b");
     graph_node(&g, "ConvTranspose", "b v", "c");
@@ -322,12 +322,12 @@ static void nothing_is_left_out(void **state)
     assert_int_equal(pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, &two), PARE_OK);
     const pare_roofline_step *conv = step_of(r, "FusedConv"), *spread = step_of(r, "ConvTranspose"),
                              *det = step_of(r, "Det");
-    assert_string_equal(conv->kernel, "conv_f32_64x64");
+    assert_string_equal(conv->kernel, "conv_64x64");
     assert_true(conv->known);
     near(conv->macs, 64 * 4 * 4);
     assert_string_equal(spread->kernel, "unknown");
     assert_false(spread->known);
-    near(spread->bytes, 4.0 * (4 * 64 + 64 + 4 * 81)); /* x, w, y */
+    near(spread->bytes, 4.0 * (4 * 64 + 48 + 3 * 81)); /* x, w, y */
     assert_string_equal(det->kernel, "host");
     assert_int_equal(det->bound, PARE_BOUND_HOST);
     double sum = 0;
@@ -391,7 +391,8 @@ static void a_region_takes_its_longer_branch(void **state)
     graph_close(&g);
 }
 
-/* A Conv of computed weights and its gradients, n images of 28 x 28, 3 x 3 taps. */
+/* A Conv of computed weights, its gradients, and the ConvTranspose that the gradient of X is, n
+   images of 28 x 28, 3 x 3 taps. */
 static void train_graph(graph_case *g, pare_dtype type, int64_t n, int64_t c, int64_t m,
                         int64_t stride)
 {
@@ -412,6 +413,13 @@ static void train_graph(graph_case *g, pare_dtype type, int64_t n, int64_t c, in
                          PARE_OK);
         graph_output(g, outs[i]);
     }
+    pare_node *reverse = graph_node(g, "ConvTranspose", "dy w", "x_again");
+    const int64_t more[2] = {stride - 1, stride - 1};
+    assert_int_equal(pare_node_set_ints(reverse, "pads", (int64_t[]){1, 1, 1, 1}, 4), PARE_OK);
+    assert_int_equal(pare_node_set_ints(reverse, "strides", (int64_t[]){stride, stride}, 2),
+                     PARE_OK);
+    assert_int_equal(pare_node_set_ints(reverse, "output_padding", more, 2), PARE_OK);
+    graph_output(g, "x_again");
 }
 
 /* By hand from runtime/cuda/conv/conv_tile.cu and conv_grad_weight.cu; strides of dX make classes.
@@ -446,6 +454,12 @@ static void training_is_tiles(void **state)
             assert_string_equal(s->kernel, cases[c].kernel[i]);
             assert_true(s->known == (c < 4) && s->seconds > 0);
         }
+        const pare_roofline_step *dx = step_of(r, "ConvGradInput"),
+                                 *reverse = step_of(r, "ConvTranspose");
+        if (c < 4)
+            assert_string_equal(reverse->kernel + strlen("conv_transpose"),
+                                dx->kernel + strlen("conv_grad_input"));
+        assert_true(reverse->known == (c < 4) && reverse->seconds == dx->seconds);
         if (k == 0) { /* x, w, y, and W read and written before */
             near(step_of(r, "Conv")->bytes, 4.0 * (2 * 8 * 64 * 784 + 3 * 64 * 64 * 9));
             assert_int_equal(step_of(r, "Conv")->launches, 2);

@@ -26,6 +26,7 @@ foreach(test
         cuda/attention
         cuda/attention_int8
         cuda/conv_grad
+        cuda/conv_transpose
         cuda/depthwise_pointwise
         cuda/element
         cuda/f8
@@ -85,7 +86,7 @@ foreach(test product weights)
 endforeach()
 
 # A device of few multiprocessors, with the least shared memory that any from sm_80 on has
-foreach(test product attention attention_int8)
+foreach(test product attention attention_int8 conv conv_grad depthwise_pointwise sparse stem stem_pool)
   pare_simt_run(cuda_${test}_small cuda_${test}_plain SIMT_SCHEDULE=fifo SIMT_PROCESSORS=20
                 SIMT_SHARED=101376 SIMT_ARCHITECTURE=86 PARE_EXACT=quick)
   set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_small)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conv, FusedConv and ConvTranspose with constant weights as implicit products: kernels of
-   gemm.h, one entry a tile. A transposed convolution gathers: each tap of an output position
-   reads the input position that would have spread to it, where there is one. */
+   gemm.h, one entry a tile. A transposed convolution that conv_tile.cu does not take gathers: each
+   tap of an output position reads the input position that would have spread to it, where there is
+   one. */
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/conv/conv_stem.h"
@@ -33,7 +34,7 @@ pare_cuda_conv_parts pare_cuda_conv_parts_of(const pare_prep *p)
 {
     if (!strcmp(p->node->op_type, "ConvGradWeight"))
         return (pare_cuda_conv_parts){PARE_CUDA_CONV_DW, &p->in[1], &p->in[0], &p->out[0]};
-    if (!strcmp(p->node->op_type, "ConvGradInput"))
+    if (!strcmp(p->node->op_type, "ConvGradInput") || !strcmp(p->node->op_type, "ConvTranspose"))
         return (pare_cuda_conv_parts){PARE_CUDA_CONV_DX, &p->out[0], &p->in[0], &p->in[1]};
     return (pare_cuda_conv_parts){PARE_CUDA_CONV_Y, &p->in[0], &p->out[0], &p->in[1]};
 }
@@ -55,9 +56,18 @@ bool pare_cuda_conv_ends_fit(const pare_prep *p)
 pare_status pare_cuda_conv_window(const pare_prep *p, pare_window *out)
 {
     const pare_cuda_conv_parts a = pare_cuda_conv_parts_of(p);
-    pare_shape shape = {.rank = a.x->rank};
-    memcpy(shape.dim, a.x->dim, sizeof shape.dim);
-    return pare_window_read(p->node, &shape, a.w->dim + 2, out);
+    const bool transposed = !strcmp(p->node->op_type, "ConvTranspose");
+    const pare_view *read = transposed ? a.y : a.x;
+    pare_shape shape = {.rank = read->rank};
+    memcpy(shape.dim, read->dim, sizeof shape.dim);
+    if (!transposed) return pare_window_read(p->node, &shape, a.w->dim + 2, out);
+    PARE_TRY(pare_window_read_transposed(p->node, &shape, a.w->dim + 2, out));
+    for (int i = 0; i < 3; i++) { /* of the convolution whose gradient it is */
+        const int64_t in = out->in[i];
+        out->in[i] = out->out[i];
+        out->out[i] = in;
+    }
+    return PARE_OK;
 }
 
 /* Are channels together, and do other axes begin at chunks of `lot` elements? */
@@ -495,4 +505,5 @@ static const pare_kernel conv_transpose = {.name = "cuda_conv_transpose",
                                            .prepare = transposed_prepare,
                                            .run = pare_cuda_gemm_run,
                                            .release = pare_cuda_gemm_release};
-const pare_kernel *const pare_cuda_conv_transpose[] = {&conv_transpose, NULL};
+const pare_kernel *const pare_cuda_conv_transpose[] = {&pare_cuda_conv_transpose_tile,
+                                                       &conv_transpose, NULL};

@@ -30,10 +30,11 @@ void pare_cuda_filters_pack(const pare_view *w, const pare_conv_args *a, const p
 void pare_cuda_stem_pack(const pare_view *w, const pare_conv_args *a, const pare_cuda_prepack *k,
                          const pare_cuda_gemm_args *p, int64_t line);
 
-/* What a node of a convolution makes of the two others: Conv, ConvGradInput, ConvGradWeight. */
+/* What a node of a convolution makes of the two others: Conv, ConvGradInput and ConvTranspose,
+   whose X is the dY of another convolution, ConvGradWeight. */
 typedef enum pare_cuda_conv_makes {
     PARE_CUDA_CONV_Y,  /* of x, w and, where there is one, bias */
-    PARE_CUDA_CONV_DX, /* of y (dY) and w */
+    PARE_CUDA_CONV_DX, /* of y (dY) and w; ConvTranspose: and bias */
     PARE_CUDA_CONV_DW, /* of y (dY) and x */
 } pare_cuda_conv_makes;
 
@@ -77,10 +78,10 @@ extern const pare_kernel pare_cuda_conv_dnn_0, pare_cuda_conv_dnn_1, pare_cuda_c
     pare_cuda_conv_dnn_3;
 #define PARE_CUDA_CONV_DNN                                                                         \
     &pare_cuda_conv_dnn_0, &pare_cuda_conv_dnn_1, &pare_cuda_conv_dnn_2, &pare_cuda_conv_dnn_3
-/* Weights that are computed, in tiles (conv_tile.cu), and the gradient of weights
-   (conv_grad_weight.cu). */
+/* Weights that are computed and transposed convolutions, in tiles (conv_tile.cu), and the gradient
+   of weights (conv_grad_weight.cu). */
 extern const pare_kernel pare_cuda_conv_tile, pare_cuda_conv_grad_input_tile,
-    pare_cuda_conv_grad_weight_tile;
+    pare_cuda_conv_transpose_tile, pare_cuda_conv_grad_weight_tile;
 /* The last of Conv's kernels: takes every one of floats, weights that are computed, too. */
 extern const pare_kernel pare_cuda_conv_any;
 

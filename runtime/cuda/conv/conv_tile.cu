@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions whose weights are computed, and gradients of their pictures, as products in tiles:
-     Y   rows: positions of Y, columns: filters, depth: taps and channels (channels fastest)
-     dX  rows: positions of X, columns: channels, depth: taps and filters (filters fastest)
-   f16 and bf16 are multiplied on tensor cores, and so is f32 where the device allows TF32; else f32
-   by plain multiply-adds, in order of depth. Weights are written to scratch first, the rows of W
-   that a tile reads. Positions of dX are sorted by their remainder under the stride: those of one
-   class meet the same taps of W, and are windows of stride 1 over dY, so that no tap is multiplied
-   in vain. Bytes moved: pictures once a tile of columns (from cache but for the first), weights
-   three times and once a tile of rows. */
+/* Convolutions whose weights are computed, gradients of their pictures, and transposed
+   convolutions, which are such gradients, as products in tiles: Y   rows: positions of Y, columns:
+   filters, depth: taps and channels (channels fastest) dX  rows: positions of X, columns: channels,
+   depth: taps and filters (filters fastest) f16 and bf16 are multiplied on tensor cores, and so is
+   f32 where the device allows TF32; else f32 by plain multiply-adds, in order of depth. Weights are
+   written to scratch first, the rows of W that a tile reads. Positions of dX are sorted by their
+   remainder under the stride: those of one class meet the same taps of W, and are windows of stride
+   1 over dY, so that no tap is multiplied in vain. Bytes moved: pictures once a tile of columns
+   (from cache but for the first), weights three times and once a tile of rows. */
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/gemm/epilogue.cuh"
 
@@ -159,7 +159,7 @@ typedef struct conv_state {
     bool tall, wide;     /* tiles of 128 rows, and of 128 columns, not 64 */
     bool in_place;       /* W is read where it is */
     pare_device *device;
-    void *table;
+    void *table, *bias; /* bias: a constant one as f32, or NULL */
 } conv_state;
 
 template <typename E> static cudaError_t weights_launch(const weights_turn *a, cudaStream_t stream)
@@ -395,6 +395,34 @@ static pare_status prepare(pare_prep *p, bool grad)
     return table_make(p, s);
 }
 
+/* A constant bias as f32. */
+static pare_status bias_make(pare_prep *p, conv_state *s)
+{
+    const pare_view *b = pare_operand(p->in, p->in_count, PARE_CUDA_CONV_BIAS);
+    if (!b || b->dtype == PARE_f32) return PARE_OK;
+    const pare_type_info *type = pare_type(b->dtype);
+    const int64_t count = pare_view_count(b);
+    float *floats = (float *)pare_alloc(p->ctx, (size_t)count, sizeof *floats);
+    if (!floats) return PARE_MEMORY;
+    for (int64_t i = 0; i < count; i++)
+        floats[i] = type->to_f32(static_cast<const char *>(b->data) + i * (type->bits / 8));
+    const pare_status st = pare_cuda_copy_kept(p, &s->bias, floats, (size_t)count * sizeof *floats);
+    pare_free(floats);
+    return st;
+}
+
+static bool transposed_can(const pare_prep *p)
+{
+    const pare_view *bias = pare_operand(p->in, p->in_count, PARE_CUDA_CONV_BIAS);
+    return (!bias || bias->data || bias->dtype == PARE_f32) && grad_can(p);
+}
+
+static pare_status transposed_prepare(pare_prep *p)
+{
+    PARE_TRY(prepare(p, true));
+    return bias_make(p, static_cast<conv_state *>(p->state));
+}
+
 static pare_status conv_prepare(pare_prep *p) { return prepare(p, false); }
 static pare_status grad_prepare(pare_prep *p) { return prepare(p, true); }
 
@@ -403,7 +431,7 @@ static pare_status run(const pare_call *c)
     conv_state s = *(const conv_state *)c->state;
     const pare_view *bias = pare_operand(c->in, c->in_count, PARE_CUDA_CONV_BIAS);
     s.a.from = c->in[0].data;
-    s.a.bias = (const float *)(bias ? bias->data : NULL);
+    s.a.bias = (const float *)(s.bias ? s.bias : bias ? bias->data : NULL);
     s.a.to = c->out[0].data;
     s.a.patch = (const pare_cuda_im2col *)s.table;
     s.turn.from = c->in[1].data;
@@ -415,7 +443,9 @@ static pare_status run(const pare_call *c)
 static void release(void *state)
 {
     conv_state *s = (conv_state *)state;
-    if (s) s->device->backend->free(s->device, s->table);
+    if (!s) return;
+    s->device->backend->free(s->device, s->table);
+    s->device->backend->free(s->device, s->bias);
 }
 
 const pare_kernel pare_cuda_conv_tile = {.name = "cuda_conv_tile",
@@ -428,3 +458,8 @@ const pare_kernel pare_cuda_conv_grad_input_tile = {.name = "cuda_conv_grad_inpu
                                                     .prepare = grad_prepare,
                                                     .run = run,
                                                     .release = release};
+const pare_kernel pare_cuda_conv_transpose_tile = {.name = "cuda_conv_transpose_tile",
+                                                   .can = transposed_can,
+                                                   .prepare = transposed_prepare,
+                                                   .run = run,
+                                                   .release = release};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions whose weights are computed and both gradients, as runtime/cuda/conv/conv_tile.cu and
-   conv_grad_weight.cu compute them: products in tiles by mma.sync, of f32 by plain multiply-adds.
-   What these files leave to the kernel for every case stays unknown. */
+/* Convolutions whose weights are computed, both gradients and transposed convolutions, as
+   runtime/cuda/conv/conv_tile.cu and conv_grad_weight.cu compute them: products in tiles by
+   mma.sync, of f32 by plain multiply-adds. What these files leave to the kernel for every case
+   stays unknown. */
 #include "runtime/eval/roofline/internal.h"
 
 #include <math.h>
@@ -39,10 +40,16 @@ static double places(const pare_view *v)
     return (double)v->dim[0] * (double)v->dim[2] * (double)v->dim[3];
 }
 
+/* Is X made? A transposed convolution's result is the X of the convolution that it reverses. */
+static bool makes_x(pare_op_id op)
+{
+    return op == PARE_OP_ConvGradInput || op == PARE_OP_ConvTranspose;
+}
+
 /* The views of X, Y and W, whichever of them the node makes. */
 static void views_of(const pare_prep *prep, pare_op_id op, const pare_view *v[3])
 {
-    v[0] = op == PARE_OP_ConvGradInput ? &prep->out[0] : &prep->in[op == PARE_OP_ConvGradWeight];
+    v[0] = makes_x(op) ? &prep->out[0] : &prep->in[op == PARE_OP_ConvGradWeight];
     v[1] = op == PARE_OP_Conv ? &prep->out[0] : &prep->in[0];
     v[2] = op == PARE_OP_ConvGradWeight ? &prep->out[0] : &prep->in[1];
 }
@@ -52,16 +59,25 @@ static bool is_float(pare_dtype type)
     return type == PARE_f32 || type == PARE_f16 || type == PARE_bf16;
 }
 
+static pare_status window_read(const pare_prep *prep, pare_op_id op, const pare_view *v[3],
+                               pare_window *w)
+{
+    const bool transposed = op == PARE_OP_ConvTranspose;
+    const pare_view *read = v[transposed];
+    pare_shape shape = {.rank = read->rank};
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = read->dim[i];
+    return transposed ? pare_window_read_transposed(prep->node, &shape, v[2]->dim + 2, w)
+                      : pare_window_read(prep->node, &shape, v[2]->dim + 2, w);
+}
+
 static bool train_read(const pare_prep *prep, pare_op_id op, train *t)
 {
     const pare_view *v[3];
     pare_window w;
     views_of(prep, op, v);
-    pare_shape shape = {.rank = v[0]->rank};
-    for (int i = 0; i < shape.rank; i++) shape.dim[i] = v[0]->dim[i];
-    if (shape.rank != 4 || v[2]->rank != 4 || !is_float(v[0]->dtype) ||
+    if (v[0]->rank != 4 || v[2]->rank != 4 || !is_float(v[0]->dtype) ||
         prep->in[1].dtype != prep->in[0].dtype || !pare_view_nhwc(v[0]) || !pare_view_nhwc(v[1]) ||
-        pare_window_read(prep->node, &shape, v[2]->dim + 2, &w) != PARE_OK || w.group != 1)
+        window_read(prep, op, v, &w) != PARE_OK || w.group != 1)
         return false;
     const double strides = (double)(w.stride[1] * w.stride[2]);
     *t = (train){.op = op,
@@ -74,10 +90,10 @@ static bool train_read(const pare_prep *prep, pare_op_id op, train *t)
     t->lot = CHUNK / t->size;
     if (fmod(t->channels, t->lot) != 0 || fmod(t->filters, t->lot) != 0 || t->taps > MOST_TAPS)
         return false;
-    if (op == PARE_OP_ConvGradInput) {
+    if (makes_x(op)) {
         t->classes = strides, t->columns = t->channels;
-        t->rows = (double)v[0]->dim[0] * ceil((double)w.in[1] / (double)w.stride[1]) *
-                  ceil((double)w.in[2] / (double)w.stride[2]);
+        t->rows = (double)v[0]->dim[0] * ceil((double)v[0]->dim[2] / (double)w.stride[1]) *
+                  ceil((double)v[0]->dim[3] / (double)w.stride[2]);
         t->depth = t->filters * t->taps / strides;
         return strides <= MOST_CLASSES;
     }
@@ -114,12 +130,11 @@ static double splits_of(const train *t, const struct tile *tile)
     return fmax(1, fmin(fmin(wanted, most), MOST_SPLITS));
 }
 
-/* Instructions of a warp and step. The count of f32 has one turn of four of its multiply-adds. */
+/* Instructions of a warp and step. */
 static double step_of(const train *t, const struct tile *tile, const pare_sass *row)
 {
-    const double mma = 2 * tile->tm * tile->tn, sums = tile->tm * tile->tn;
-    if (t->type != PARE_f32) return row->loop / (row->mma / mma);
-    return row->loop / (sums < 16 ? 4 : 1) + 3 * (sums * 16 + 2 * (tile->tm + tile->tn));
+    if (t->type == PARE_f32) return pare_fma_step(row, tile->tm, tile->tn);
+    return row->loop / (row->mma / (2 * tile->tm * tile->tn));
 }
 
 static bool grid_of(const pare_roofline_maker *m, const train *t, const struct tile *tile,
@@ -163,11 +178,12 @@ bool pare_conv_train_predict(const pare_roofline_maker *m, const pare_prep *prep
                     out);
     if (weight) /* splits are added up */
         pare_bytes_add(m->spec, part, out);
-    else if (op == PARE_OP_ConvGradInput || t.taps > 1) /* W as rows of depth */
+    else if (makes_x(op) || t.taps > 1) /* W as rows of depth */
         pare_bytes_add(m->spec, 2 * weights * t.size, out);
     snprintf(out->kernel, sizeof out->kernel, "%s_%s",
              weight                        ? "conv_grad_weight"
              : op == PARE_OP_ConvGradInput ? "conv_grad_input"
+             : op == PARE_OP_ConvTranspose ? "conv_transpose"
                                            : "conv_tile",
              tile->name);
     out->dtype = t.type, out->known = true;

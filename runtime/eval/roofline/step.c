@@ -19,7 +19,6 @@ static const char *const kernel_of[PARE_OP_COUNT] = {
 static bool is_unknown(pare_op_id op)
 {
     switch (op) {
-    case PARE_OP_ConvTranspose:
     case PARE_OP_GRU:
     case PARE_OP_LSTM:
     case PARE_OP_RNN:
@@ -140,7 +139,8 @@ static pare_status kernel_predict(const pare_roofline_maker *m, const pare_prep 
         pare_attention_predict(m, prep, out);
     else if (op == PARE_OP_QAttention)
         pare_q_attention_predict(m, prep, out, &read);
-    else if (op == PARE_OP_ConvGradInput || op == PARE_OP_ConvGradWeight)
+    else if (op == PARE_OP_ConvGradInput || op == PARE_OP_ConvGradWeight ||
+             op == PARE_OP_ConvTranspose)
         read = pare_conv_train_predict(m, prep, op, out);
     else if (!is_unknown(op)) {
         pare_bytes_add(m->spec, moved_bytes(m, prep, op), out);
