@@ -196,14 +196,12 @@ const void *pare_calib_input(const pare_calib_job *j, int i, int64_t run)
                                run * j->unit - j->batch.first);
 }
 
-/* The first runs are spans, on the CPU those of one replica. */
+/* The first runs of one replica are spans. */
 static void trace(pare_calib_runner *t)
 {
     const pare_calib_job *j = t->job;
-    const bool there = pare_calib_on_device(j);
-    const int track = t->replica->index, runs = there ? TRACED_RUNS / 2 : TRACED_RUNS;
-    if (!j->timeline || t->traced > runs || (track && !there)) return;
-    pare_runner_trace(t->replica->runner, t->traced++ < runs ? j->timeline : NULL, track);
+    if (!j->timeline || t->traced > TRACED_RUNS || t->replica->index) return;
+    pare_runner_trace(t->replica->runner, t->traced++ < TRACED_RUNS ? j->timeline : NULL, 0);
 }
 
 static pare_status load(void *user, int64_t run, pare_replica *replica)

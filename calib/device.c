@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The statistics of a calibration on a device that can count. Two replicas run in turn; while one
-   computes and counts, the inputs of the other are copied. The counts are the host's integers; only
-   they come down, at the end. */
+/* The statistics of a calibration on a device that can count. While a run computes and counts, the
+   inputs of the next one are copied. The counts are the host's integers; only they come down, at
+   the end. */
 #include "calib/calibrate.h"
 
 #include <string.h>
@@ -253,12 +253,13 @@ pare_status pare_calib_open_device(pare_calib_runner *t)
 void pare_calib_close_device(pare_calib_runner *t) { pare_device_stats_close(t->stats); }
 
 /* Inputs go through the runner's own, pinned memory: the batch's is the reader's again afterwards.
- */
+   What is recorded counts whole runs. */
 void pare_calib_load_device(pare_calib_runner *t, int64_t run)
 {
     const pare_calib_job *j = t->job;
     const int64_t left = j->samples - run * j->unit;
     t->filled = left < j->unit ? left : j->unit;
+    if (t->filled < j->unit) pare_runner_observe_device(t->replica->runner, observe_device, t);
     for (int i = 0; i < pare_plan_input_count(j->plan); i++) {
         const pare_view to = pare_runner_input(t->replica->runner, i); /* u8 of pixels */
         const size_t all = pare_view_bytes(&to),
@@ -270,7 +271,7 @@ void pare_calib_load_device(pare_calib_runner *t, int64_t run)
 
 pare_status pare_calib_gather_device(const pare_calib_job *j)
 {
-    PARE_TRY(pare_replicas_finish(j->pool));
+    PARE_TRY(pare_replicas_finish(j->pool, INT64_MAX));
     for (int i = 0; i < j->count; i++) {
         pare_calib_runner *t = &j->runner[i];
         pare_status st = pare_device_stats_fetch(t->stats, t->ranges);
@@ -283,10 +284,10 @@ void pare_calib_log_device(const pare_calib_job *j)
 {
     const double mib = 1024 * 1024;
     size_t each = stats_bytes(j->name_count, j->options->minmax_only);
-    pare_log(j->ctx, PARE_LOG_INFO,
-             "%s: %.1f MiB for the weights, %.1f MiB for %d runners, %.1f MiB for the counts of %d "
-             "tensors",
-             j->options->device->name, (double)pare_plan_weight_bytes(j->plan) / mib,
-             (double)j->count * (double)pare_plan_activation_bytes(j->plan) / mib, j->count,
-             (double)j->count * (double)each / mib, j->name_count);
+    pare_log(
+        j->ctx, PARE_LOG_INFO,
+        "%s: %.1f MiB for the weights, %.1f MiB for activations, %.1f MiB for the counts of %d "
+        "tensors",
+        j->options->device->name, (double)pare_plan_weight_bytes(j->plan) / mib,
+        (double)pare_plan_activation_bytes(j->plan) / mib, (double)each / mib, j->name_count);
 }

@@ -117,6 +117,10 @@ typedef struct pare_batch {
 } pare_batch;
 /* The next batch, valid until the following call. NaN or Inf in a float sample: PARE_INPUT. */
 PARE_NODISCARD pare_status pare_reader_next(pare_reader *reader, pare_batch *out);
+/* Waits for the batch that the next call will give, without taking it: both it and the one taken
+   last are valid until that call. One of 0 samples: there is none, or it cannot be read, which that
+   call tells. */
+void pare_reader_peek(pare_reader *reader, pare_batch *out);
 /* Hash of what was read so far: an order-free sum of one hash per sample (raw stored bytes). */
 pare_hash pare_reader_hash(const pare_reader *reader);
 /* Most memory its ring, groups and scratch take. */

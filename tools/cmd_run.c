@@ -356,7 +356,7 @@ static pare_status run_batches(rows_file *f, pare_predictor *predictor)
     pare_batch batch;
     pare_status st = pare_reader_next(f->reader, &batch);
     while (st == PARE_OK && batch.count) {
-        st = pare_predict(predictor, batch.input, batch.count);
+        st = pare_predict(predictor, &batch, f->reader);
         if (st == PARE_OK) st = add_rows(f, predictor, batch.count);
         if (st == PARE_OK) st = pare_reader_next(f->reader, &batch);
     }

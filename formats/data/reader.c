@@ -192,28 +192,43 @@ static pare_status allow(pare_reader *r, int64_t index)
     return PARE_OK;
 }
 
-pare_status pare_reader_next(pare_reader *r, pare_batch *out)
+/* Waits until batch `index`, which is open to the workers, is read; false where it cannot be. */
+static bool await(pare_reader *r, int64_t index, pare_batch *out)
 {
-    int64_t index = r->taken, first = index * r->batch;
-    *out = (pare_batch){.first = r->n};
-    PARE_TRY(pare_ctx_poll(r->ctx));
-    if (first >= r->n) return PARE_OK;
-    if (index > 0) PARE_TRY(allow(r, index - 1 + r->ring_count));
-    int64_t count = r->n - first < r->batch ? r->n - first : r->batch;
-    ring_batch *b = &r->ring[index % r->ring_count];
+    const int64_t first = index * r->batch;
+    const int64_t count = r->n - first < r->batch ? r->n - first : r->batch;
+    const ring_batch *b = &r->ring[index % r->ring_count];
     pthread_mutex_lock(&r->lock);
     while (b->done < count) pthread_cond_wait(&r->finished, &r->lock);
-    bool failed = r->failed < first + count;
+    const bool failed = r->failed < first + count;
     pthread_mutex_unlock(&r->lock);
-    if (failed) return pare_fail(r->ctx, r->fail_status, "%s", r->fail_message);
-    r->hash = pare_hash_sum(r->hash, b->hash);
-    r->taken++;
+    if (failed) return false;
     *out = (pare_batch){.first = first,
                         .count = (int)count,
                         .sample = b->sample,
                         .input = b->input,
                         .label = b->label};
+    return true;
+}
+
+pare_status pare_reader_next(pare_reader *r, pare_batch *out)
+{
+    const int64_t index = r->taken;
+    *out = (pare_batch){.first = r->n};
+    PARE_TRY(pare_ctx_poll(r->ctx));
+    if (index * r->batch >= r->n) return PARE_OK;
+    if (index > 0) PARE_TRY(allow(r, index - 1 + r->ring_count));
+    if (!await(r, index, out)) return pare_fail(r->ctx, r->fail_status, "%s", r->fail_message);
+    r->hash = pare_hash_sum(r->hash, r->ring[index % r->ring_count].hash);
+    r->taken++;
     return PARE_OK;
+}
+
+/* The ring has two batches at least, where there are so many. */
+void pare_reader_peek(pare_reader *r, pare_batch *out)
+{
+    *out = (pare_batch){.first = r->n};
+    if (r->taken * r->batch < r->n) (void)await(r, r->taken, out);
 }
 
 pare_hash pare_reader_hash(const pare_reader *reader) { return reader->hash; }

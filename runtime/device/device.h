@@ -54,6 +54,8 @@ typedef struct pare_stream_table {
     void (*event_close)(pare_event *event);
     pare_status (*event_mark)(pare_ctx *ctx, pare_stream *stream, pare_event *event);
     pare_status (*event_wait)(pare_ctx *ctx, pare_stream *stream, pare_event *event);
+    /* The host waits until a marked event is reached. */
+    pare_status (*event_sync)(pare_ctx *ctx, pare_event *event);
     /* Seconds from one marked event to a later one; both must have been reached. */
     pare_status (*event_seconds)(pare_ctx *ctx, pare_event *from, pare_event *to, double *out);
     /* Names what the calling thread puts into streams from here on, for tools that watch a program;

@@ -24,6 +24,7 @@ struct pare_comparison {
     bool classifies;
     const char *name; /* of the data */
     const pare_first_outputs *first;
+    pare_reader *reader;
     const pare_rows *kept; /* of this batch: the first model's outputs, or NULL: it was run */
 };
 
@@ -249,7 +250,7 @@ static pare_status check_rows(const pare_comparison *c, int k, const pare_predic
 static pare_status predict(pare_comparison *c, int k, const pare_batch *batch)
 {
     const pare_candidate *one = &c->candidate[k];
-    PARE_TRY(pare_predict(one->predictor, batch->input, batch->count));
+    PARE_TRY(pare_predict(one->predictor, batch, c->reader));
     return check_rows(c, k, one->predictor, one->model->path, batch->count);
 }
 
@@ -409,6 +410,7 @@ static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
     PARE_TRY(pare_reader_open(c->ctx, &reader, s->data, s->samples + c->from, count, s->batch,
                               o->threads));
     if (o->planned) o->planned(o->user, to_come + pare_reader_bytes(reader));
+    c->reader = reader;
     pare_status st = pare_reader_next(reader, &batch);
     while (st == PARE_OK && batch.count) {
         st = run_batch(c, &batch, pare_reader_hash(reader));
@@ -416,6 +418,7 @@ static pare_status run_samples(pare_comparison *c, const pare_eval_samples *s)
         if (st == PARE_OK) st = pare_reader_next(reader, &batch);
     }
     pare_comm_log_heard(o->comm, batch.first, count);
+    c->reader = NULL;
     pare_reader_close(reader);
     return st == PARE_OK ? share(c) : st;
 }

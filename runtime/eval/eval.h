@@ -49,9 +49,13 @@ typedef struct pare_shared_plan {
 } pare_shared_plan;
 pare_shared_plan pare_predictor_shared(const pare_predictor *predictor);
 
-/* Runs count samples; a model with a fixed batch runs in pieces of it, the last one filled up.
-   PARE_INPUT where an output has no row per sample, unless each runs alone. */
-PARE_NODISCARD pare_status pare_predict(pare_predictor *predictor, void *const *inputs, int count);
+/* Runs a batch; a model with a fixed batch runs in pieces of it, the last one filled up. reader:
+   that the batch was taken from last, or NULL. With it the next call is for the next batch: on a
+   device its first run is queued before the outputs of this one are waited for, and its failure may
+   be told by this call. PARE_INPUT where an output has no row per sample, unless each runs alone.
+ */
+PARE_NODISCARD pare_status pare_predict(pare_predictor *predictor, const pare_batch *batch,
+                                        pare_reader *reader);
 
 /* Makes the plans for batches of `count` out of `all` samples before the first of them, and says
    how many bytes their runs will touch beyond what is resident then. */

@@ -69,16 +69,17 @@ static pare_status check_shape(const pare_predictor *p, pare_replica *replica, i
                      p->model->path, out->name);
 }
 
-static pare_status take(void *user, int64_t unit, pare_replica *replica)
+static pare_status take(void *user, int64_t run, pare_replica *replica)
 {
     const pare_predictor *p = user;
+    const int64_t unit = run - p->first;
     for (int i = 0; i < p->output_count; i++) {
         const pare_output_rows *out = &p->out[i];
         size_t row = (size_t)out->size * (size_t)pare_type(out->dtype)->bits / 8;
         PARE_TRY(check_shape(p, replica, i));
         memcpy(out->data + (size_t)(unit * p->rows) * row,
                pare_runner_output(replica->runner, i).data,
-               (size_t)pare_predictor_unit_rows(p, unit) * row);
+               (size_t)pare_predictor_unit_rows(p, p->count, unit) * row);
     }
     return PARE_OK;
 }
@@ -116,7 +117,7 @@ static pare_status open_outputs(pare_predictor *p)
     pare_replica *first = pare_replicas_at(p->pool, 0);
     const pare_batch_work work = {.load = pare_predictor_load, .user = p};
     pare_status st = PARE_OK;
-    if (pare_plan_is_dynamic(p->plan)) st = pare_replica_run(first, 0, 1, &work);
+    if (pare_plan_is_dynamic(p->plan)) st = pare_replica_run(first, p->first, 1, &work);
     if (st != PARE_OK) return pare_fail(p->ctx, st, "%s", first->ctx.message);
     for (int i = 0; i < p->output_count; i++) {
         const pare_view view = pare_runner_output(first->runner, i);
@@ -130,7 +131,7 @@ static pare_status collect_rows(pare_predictor *p, int units)
     const pare_batch_work work = {
         .load = pare_predictor_load, .take = take, .any_order = true, .user = p};
     PARE_TRY(open_outputs(p));
-    PARE_TRY(pare_replicas_run(p->pool, 0, units, &work));
+    PARE_TRY(pare_predictor_run(p, units, &work));
     for (int i = 0; i < p->output_count; i++)
         if (p->out[i].f32)
             pare_convert(p->out[i].f32, PARE_f32, p->out[i].data, p->out[i].dtype,
@@ -153,9 +154,10 @@ static pare_status open_whole(const pare_predictor *p, pare_output_rows *out)
     return PARE_OK;
 }
 
-static pare_status take_whole(void *user, int64_t sample, pare_replica *replica)
+static pare_status take_whole(void *user, int64_t run, pare_replica *replica)
 {
     const pare_predictor *p = user;
+    const int64_t sample = run - p->first;
     for (int i = 0; i < p->output_count; i++) {
         pare_output_rows *out = &p->out[i];
         const pare_view y = pare_runner_output(replica->runner, i);
@@ -197,7 +199,7 @@ static pare_status collect_whole(pare_predictor *p, int units)
     const pare_batch_work work = {
         .load = pare_predictor_load, .take = take_whole, .any_order = true, .user = p};
     for (int i = 0; i < p->output_count; i++) PARE_TRY(open_whole(p, &p->out[i]));
-    pare_status st = pare_replicas_run(p->pool, 0, units, &work);
+    pare_status st = pare_predictor_run(p, units, &work);
     for (int i = 0; i < p->output_count; i++) {
         if (st == PARE_OK) st = join_pieces(p, &p->out[i]);
         drop_pieces(&p->out[i]);

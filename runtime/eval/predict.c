@@ -7,6 +7,7 @@
 #include "runtime/eval/predict.h"
 #include "runtime/exec/shards.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { UNITS = 16 }; /* of a batch on the CPU, a run of the plan each */
@@ -143,14 +144,21 @@ static pare_status take_pixels(const pare_predictor *p, const pare_replica *repl
     return st == PARE_OK ? st : pare_fail(p->ctx, st, "%s", replica->ctx.message);
 }
 
+/* On a device copies go on while it computes. Not with products that ranks share, whose runs meet,
+   nor where outputs' shapes are known after a run. */
+static bool looks_ahead(const pare_predictor *p)
+{
+    return p->options.device && p->options.shards < 2 && !pare_plan_is_dynamic(p->plan);
+}
+
 static pare_status open_plan(pare_predictor *p)
 {
     const pare_device *device = p->options.device;
     for (int i = 0; i < p->input_count; i++)
         p->shape[i].shape = pare_data_run_shape(p->data, i, p->rows);
     PARE_TRY(pare_plan_new(p->ctx, &p->plan, p->model, p->shape, p->input_count, &p->options));
-    PARE_TRY(pare_replicas_new(p->ctx, &p->pool, p->plan,
-                               &(pare_replicas_options){.threads = p->threads}));
+    const pare_replicas_options pool = {.threads = p->threads, .overlap = looks_ahead(p)};
+    PARE_TRY(pare_replicas_new(p->ctx, &p->pool, p->plan, &pool));
     return device && device->samples ? take_pixels(p, pare_replicas_at(p->pool, 0)) : PARE_OK;
 }
 
@@ -200,15 +208,17 @@ static int units_of(const pare_predictor *p, int count) { return (count + p->row
 static size_t batch_bytes(const pare_predictor *p, int count)
 {
     const int units = units_of(p, count), threads = pare_replicas_threads(p->pool);
+    const size_t sets = looks_ahead(p) ? 2 : 1; /* of a runner's inputs; then of its outputs, too */
     size_t each = pare_plan_activation_bytes(p->plan), kept = 0, bytes;
     for (int i = 0; i < pare_plan_input_count(p->plan); i++) {
         const pare_value *v = pare_plan_input(p->plan, i);
-        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) each += bytes;
+        if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) each += sets * bytes;
     }
     for (int i = 0; i < pare_plan_output_count(p->plan); i++) {
         const pare_value *v = pare_plan_output(p->plan, i);
         if (pare_type_bytes(v->dtype, pare_shape_count(&v->shape), &bytes)) kept += bytes;
     }
+    if (sets > 1) each += sets * kept;
     const pare_plan_sharding *s = pare_plan_sharding_of(p->plan);
     if (s) each += 2 * s->largest; /* messages */
     return (size_t)(units < threads ? units : threads) * each + kept * (size_t)units;
@@ -225,17 +235,18 @@ pare_status pare_predictor_prepare(pare_predictor *p, int64_t count, int64_t all
 
 /* --- a unit --- */
 
-int pare_predictor_unit_rows(const pare_predictor *p, int64_t unit)
+int pare_predictor_unit_rows(const pare_predictor *p, int count, int64_t unit)
 {
-    const int64_t left = p->count - unit * p->rows;
+    const int64_t left = count - unit * p->rows;
     return (int)(left < p->rows ? left : p->rows);
 }
 
 /* Gives the runner a unit's rows of an input, or the one that is the unit's; rows up to the plan's
    repeat the last one. */
-static pare_status feed(const pare_predictor *p, pare_replica *replica, int i, int64_t unit)
+static pare_status feed(const pare_predictor *p, pare_replica *replica, int i, const pare_batch *b,
+                        int64_t unit)
 {
-    int at = place_of(p, i), take = pare_predictor_unit_rows(p, unit);
+    int at = place_of(p, i), take = pare_predictor_unit_rows(p, b->count, unit);
     if (at == pare_plan_input_count(p->plan)) return PARE_OK;
     pare_view view = pare_runner_input(replica->runner, at);
     pare_pixels pixels;
@@ -244,7 +255,7 @@ static pare_status feed(const pare_predictor *p, pare_replica *replica, int i, i
     const bool single = p->shape[i].shape.rank < pare_data_shape(p->data, i)->rank;
     int64_t batch = single ? 1 : view.dim[0], row = pare_view_count(&view) / (batch ? batch : 1);
     size_t bytes = (size_t)pare_type(from)->bits / 8 * (size_t)row;
-    const char *source = pare_data_run_input(p->data, p->inputs, i, unit * p->rows);
+    const char *source = pare_data_run_input(p->data, b->input, i, unit * p->rows);
     if (from != view.dtype && !(pare_type(from)->to_f32 && pare_type(view.dtype)->from_f32_ref))
         return PARE_FAIL(&replica->ctx, INPUT, "%s: input '%s' is %s, the data are %s",
                          p->model->path, p->input[i].name, pare_type(view.dtype)->name,
@@ -263,18 +274,56 @@ static pare_status feed(const pare_predictor *p, pare_replica *replica, int i, i
     return PARE_OK;
 }
 
-pare_status pare_predictor_load(void *user, int64_t unit, pare_replica *replica)
+pare_status pare_predictor_load(void *user, int64_t run, pare_replica *replica)
 {
     const pare_predictor *p = user;
-    for (int i = 0; i < p->input_count; i++) PARE_TRY(feed(p, replica, i, unit));
+    const pare_batch now = {.input = p->inputs, .count = p->count};
+    const bool ahead = p->next.count && run >= p->first + units_of(p, p->count);
+    const int64_t unit = ahead ? 0 : run - p->first;
+    for (int i = 0; i < p->input_count; i++)
+        PARE_TRY(feed(p, replica, i, ahead ? &p->next : &now, unit));
     return PARE_OK;
 }
 
-pare_status pare_predict(pare_predictor *p, void *const *inputs, int count)
+/* --- a batch --- */
+
+/* Puts the first run of the next batch behind those of this one. */
+static pare_status run_next(pare_predictor *p, const pare_batch_work *work)
 {
-    p->inputs = inputs;
-    p->count = count;
+    if (!p->reader || !looks_ahead(p)) return PARE_OK;
+    pare_reader_peek(p->reader, &p->next);
+    if (!p->next.count) return PARE_OK;
+    return pare_replicas_run(p->pool, p->begun++, 1, work);
+}
+
+static pare_status run_all(pare_predictor *p, int64_t end, const pare_batch_work *work)
+{
+    PARE_TRY(pare_replicas_run(p->pool, p->begun, end - p->begun, work));
+    p->begun = end;
+    PARE_TRY(run_next(p, work));
+    return pare_replicas_finish(p->pool, end);
+}
+
+pare_status pare_predictor_run(pare_predictor *p, int units, const pare_batch_work *work)
+{
+    pare_batch_work queued = *work;
+    queued.in_flight = true;
+    const pare_status st = run_all(p, p->first + units, &queued);
+    p->first += units;
+    if (st == PARE_OK) return PARE_OK;
+    p->begun = p->first; /* nothing is in flight */
+    p->next.count = 0;
+    return st;
+}
+
+pare_status pare_predict(pare_predictor *p, const pare_batch *batch, pare_reader *reader)
+{
+    assert(!p->next.count || p->next.first == batch->first);
+    p->next.count = 0;
+    p->inputs = batch->input;
+    p->count = batch->count;
+    p->reader = reader;
     if (p->pipeline) return pare_predict_staged(p);
-    PARE_TRY(find_plan(p, count));
-    return pare_comm_settle(p->comm, pare_predictor_collect(p, units_of(p, count)));
+    PARE_TRY(find_plan(p, p->count));
+    return pare_comm_settle(p->comm, pare_predictor_collect(p, units_of(p, p->count)));
 }

@@ -44,6 +44,10 @@ struct pare_predictor {
     /* of one call */
     void *const *inputs;
     int count;
+    pare_reader *reader; /* of the next batch; NULL: it is not looked for */
+    /* runs, numbered over all calls */
+    int64_t first, begun; /* the batch's first one, the next to be started */
+    pare_batch next;      /* whose first run is in flight; of 0 samples: none is */
 };
 
 /* Makes plan and pool for batches of `count`, at the first call. */
@@ -60,10 +64,13 @@ PARE_NODISCARD pare_status pare_predictor_shard(pare_predictor *predictor, int c
 PARE_NODISCARD pare_status pare_predictor_stage(pare_predictor *predictor, int64_t batch,
                                                 size_t *to_come);
 PARE_NODISCARD pare_status pare_predict_staged(pare_predictor *predictor);
-/* Gives a replica the inputs of a run. */
-PARE_NODISCARD pare_status pare_predictor_load(void *user, int64_t unit, pare_replica *replica);
-/* Rows of the batch in a run; the last one may have fewer than the plan. */
-int pare_predictor_unit_rows(const pare_predictor *predictor, int64_t unit);
+/* Gives a replica the inputs of a run, numbered over all calls. */
+PARE_NODISCARD pare_status pare_predictor_load(void *user, int64_t run, pare_replica *replica);
+/* Makes `units` runs of the batch, as `work` says. */
+PARE_NODISCARD pare_status pare_predictor_run(pare_predictor *predictor, int units,
+                                              const pare_batch_work *work);
+/* Rows of a batch of so many in its run `unit`; the last one may have fewer than the plan. */
+int pare_predictor_unit_rows(const pare_predictor *predictor, int count, int64_t unit);
 /* Runs `units` runs of the batch and keeps their outputs. */
 PARE_NODISCARD pare_status pare_predictor_collect(pare_predictor *predictor, int units);
 /* Room for the predictor's `count` rows of output i, as a run of its rows has it. */

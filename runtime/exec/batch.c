@@ -20,8 +20,13 @@ static int count_of(const pare_replicas *r)
     const bool gathers = r->phases > 1 && r->plan->sharding;
     if (gathers) return r->threads;
     if (r->phases > 1 || o->each) return (int)o->items;
-    if (o->overlap && r->plan->options.device) return o->items == 1 ? 1 : 2;
     return r->threads;
+}
+
+static bool overlaps(const pare_replicas *r)
+{
+    const pare_replicas_options *o = &r->options;
+    return o->overlap && r->plan->options.device && r->phases == 1 && r->count == 1 && !o->chain;
 }
 
 static pare_status replica_open(const pare_replicas *r, pare_replica *p)
@@ -85,6 +90,7 @@ static pare_status replicas_fill(pare_replicas *r)
         pare_status st = replica_open(r, p);
         if (st != PARE_OK) return pare_fail(r->ctx, st, "%s", p->ctx.message);
     }
+    r->overlaps = overlaps(r);
     if (r->threads == 1) return PARE_OK;
     return pare_workers_new(r->ctx, &r->workers, r->threads - 1, items_work, r);
 }
@@ -122,7 +128,8 @@ void pare_replicas_free(pare_replicas *r)
     pare_workers_free(r->workers);
     for (int i = 0; i < r->count; i++) {
         pare_replica *p = &r->replica[i];
-        if (p->busy && replica_wait(p) != PARE_OK) pare_ctx_clear(&p->ctx);
+        for (; p->flying; p->flying--)
+            if (replica_wait(p) != PARE_OK) pare_ctx_clear(&p->ctx);
     }
     for (int i = 0; i < r->count; i++) replica_close(&r->replica[i]);
     if (r->stream) r->plan->options.device->streams->close(r->stream);
@@ -239,48 +246,58 @@ pare_status pare_replica_run(pare_replica *replica, int64_t first, int64_t count
     return PARE_OK;
 }
 
-/* --- two replicas in turn on a device --- */
+/* --- two items in flight on a device --- */
 
-/* Ends the item in flight on a replica. Those after a failure are not taken. */
+/* Ends the replica's oldest item in flight. Those after a failure are not taken. */
 static void item_land(pare_replicas *r, pare_replica *p)
 {
-    if (!p->busy) return;
-    p->busy = false;
+    const int64_t item = p->item[0];
+    p->item[0] = p->item[1];
+    p->flying--;
     pare_status st = replica_wait(p);
-    if (p->item > r->failed) return;
-    if (st == PARE_OK && r->work.take) st = r->work.take(r->work.user, p->item, p);
-    if (st != PARE_OK) note_failure(r, p->item, p, st);
+    if (item > r->failed) return;
+    if (st == PARE_OK && r->work.take) st = r->work.take(r->work.user, item, p);
+    if (st != PARE_OK) note_failure(r, item, p, st);
 }
 
-/* Lands all items in flight, in order. */
-static void items_land(pare_replicas *r)
+/* Lands the items before `end`, and after a failure all. */
+static void items_land(pare_replicas *r, int64_t end)
 {
-    for (int i = 0; i < r->count; i++) item_land(r, &r->replica[(r->turn + i) % r->count]);
+    pare_replica *p = r->replica;
+    while (p->flying && (p->item[0] < end || r->failed < INT64_MAX)) item_land(r, p);
+}
+
+/* Asked for once the first item has run, which took what memory of the device libraries and
+   observers need. */
+static pare_status ahead_open(pare_replicas *r, pare_replica *p)
+{
+    if (r->asked || p->flying || !pare_runner_has_run(p->runner)) return PARE_OK;
+    r->asked = true;
+    return pare_runner_run_ahead(p->runner, &r->ahead);
 }
 
 static pare_status item_start(pare_replicas *r, int64_t item, pare_replica *p)
 {
     const pare_batch_work *w = &r->work;
     PARE_TRY(pare_ctx_poll(&p->ctx));
+    PARE_TRY(ahead_open(r, p));
     if (w->load) PARE_TRY(w->load(w->user, item, p));
     PARE_TRY(replica_start(p));
-    p->busy = true;
-    p->item = item;
+    p->item[p->flying++] = item;
     return PARE_OK;
 }
 
-/* `turn` counts the items that were started, over all runs: it chooses the replica. */
 static void items_overlap(pare_replicas *r)
 {
+    pare_replica *p = r->replica;
     while (r->next < r->end && r->failed == INT64_MAX) {
-        pare_replica *p = &r->replica[r->turn++ % r->count];
         const int64_t item = r->next++;
-        item_land(r, p);
+        while (p->flying > r->ahead) item_land(r, p);
         if (r->failed < INT64_MAX) break;
         pare_status st = item_start(r, item, p);
         if (st != PARE_OK) note_failure(r, item, p, st);
     }
-    if (r->failed < INT64_MAX || !r->work.in_flight) items_land(r);
+    items_land(r, r->work.in_flight ? INT64_MIN : INT64_MAX);
 }
 
 /* --- a run --- */
@@ -338,7 +355,7 @@ pare_status pare_replicas_run(pare_replicas *r, int64_t first, int64_t count,
     pare_ctx_init(&quiet);
     r->work = *work;
     run_begin(r, first + count);
-    if (r->options.overlap && r->plan->options.device) {
+    if (r->overlaps) {
         r->next = first;
         items_overlap(r);
         st = failure_tell(r);
@@ -349,9 +366,10 @@ pare_status pare_replicas_run(pare_replicas *r, int64_t first, int64_t count,
     return st;
 }
 
-pare_status pare_replicas_finish(pare_replicas *r)
+pare_status pare_replicas_finish(pare_replicas *r, int64_t end)
 {
+    if (!r->overlaps) return PARE_OK;
     run_begin(r, r->end);
-    items_land(r);
+    items_land(r, end);
     return failure_tell(r);
 }

@@ -24,8 +24,8 @@ typedef struct pare_replica {
     int index;           /* in the pool */
     int worker; /* the thread that drives it now; 0 is the thread that called pare_replicas_run */
     void *own;  /* for the caller; NULL at first */
-    bool busy;  /* `item` was started and is still in flight (overlap) */
-    int64_t item;
+    int64_t item[2]; /* started and still in flight (overlap), in order */
+    int flying;      /* so many of them */
 } pare_replica;
 
 typedef struct pare_replicas_options {
@@ -37,8 +37,10 @@ typedef struct pare_replicas_options {
     const pare_chain_plan *chain; /* on devices: replicas are chains of it, and the pool's plan is
                                      its first; without SliceSum nodes. NULL: runners of the plan */
     bool concurrent; /* on a device: threads as on the CPU, each with a replica; else one thread */
-    bool overlap; /* on a device: two replicas in turn; while one computes, the inputs of the other
-                     are copied. On the CPU: nothing changes. */
+    bool overlap;    /* on a device: one replica, and from the second item on two items in flight;
+                        while one computes, inputs of the next and outputs of the one before are copied
+                        (run_ahead.c). Inputs are written anew for each. On the CPU, and where items
+                        run together or in chains: nothing changes. */
     /* For SliceSum over the items of several pools, each in a process of its own: y, (count) in
        host memory, is this pool's sum and becomes that of all, the same in each. Called by the
        thread that runs the pool, in the same order in each. NULL: this pool has all items. */
@@ -64,7 +66,8 @@ typedef struct pare_batch_work {
        side by side. */
     pare_status (*take)(void *user, int64_t item, pare_replica *replica);
     bool any_order;
-    bool in_flight; /* with overlap: do not wait for the last items; pare_replicas_finish does */
+    bool in_flight; /* with overlap: do not wait for the last item; pare_replicas_finish, or a later
+                       run, does, and takes it as that run's `work` says */
     void *user;
 } pare_batch_work;
 
@@ -91,8 +94,8 @@ pare_stream *pare_replicas_stream(const pare_replicas *replicas); /* share; else
    again after a failure. */
 PARE_NODISCARD pare_status pare_replicas_run(pare_replicas *replicas, int64_t first, int64_t count,
                                              const pare_batch_work *work);
-/* Waits for what is in flight and takes it. */
-PARE_NODISCARD pare_status pare_replicas_finish(pare_replicas *replicas);
+/* Waits for what is in flight of the items before `end`, and takes it. */
+PARE_NODISCARD pare_status pare_replicas_finish(pare_replicas *replicas, int64_t end);
 
 /* A run of the replica's runner or chain: what goes to and from it is the caller's. */
 PARE_NODISCARD pare_status pare_replica_compute(pare_replica *replica);

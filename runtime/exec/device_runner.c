@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A runner's half on a device. One buffer there holds activations, inputs and scratch; the host
    holds pinned copies of inputs and outputs. Everything goes through one stream, so that its order
-   is the only synchronisation, but for branches, which have a second one (side_stream.c); the host
-   waits once, at the end. */
+   is the only synchronisation, but for branches, which have a second one (side_stream.c), and for
+   copies of a run that others follow closely (run_ahead.c); the host waits once, at the end. */
 #include "runtime/base/size.h"
 #include "runtime/exec/runner.h"
 #include "runtime/device/samples.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static pare_status fault_open(pare_runner *r, size_t offset)
     pare_runner_device *on = r->device;
     pare_device *d = r->plan->options.device;
     void *seen;
-    PARE_TRY(d->streams->pin(r->ctx, d, &seen, sizeof *on->fault_seen));
+    PARE_TRY(d->streams->pin(r->ctx, d, &seen, 2 * sizeof *on->fault_seen));
     on->fault_seen = seen;
     on->fault = (unsigned long long *)(void *)(on->buffer + offset);
     return PARE_OK;
@@ -62,21 +63,14 @@ static pare_status fault_clear(pare_runner *r)
                                                   sizeof *on->fault);
 }
 
-static pare_status fault_fetch(pare_runner *r)
-{
-    pare_runner_device *on = r->device;
-    if (!on->fault) return PARE_OK;
-    return r->plan->options.device->backend->download(r->ctx, on->stream, on->fault_seen, on->fault,
-                                                      sizeof *on->fault);
-}
-
-/* After the stream was waited for. */
-static pare_status fault_tell(const pare_runner *r)
+/* After the run was waited for, whose outputs are in that set. */
+static pare_status fault_tell(const pare_runner *r, int set)
 {
     const pare_runner_device *on = r->device;
-    if (!on->fault || *on->fault_seen == ~0ull) return PARE_OK;
-    int step = (int)(*on->fault_seen >> PARE_FAULT_BITS);
-    int64_t value = (int64_t)(*on->fault_seen & ((1ull << PARE_FAULT_BITS) - 1)) - PARE_FAULT_ZERO;
+    if (!on->fault || on->fault_seen[set] == ~0ull) return PARE_OK;
+    int step = (int)(on->fault_seen[set] >> PARE_FAULT_BITS);
+    int64_t value =
+        (int64_t)(on->fault_seen[set] & ((1ull << PARE_FAULT_BITS) - 1)) - PARE_FAULT_ZERO;
     return r->plan->step[step].kernel->fault(&r->call[step], value);
 }
 
@@ -140,6 +134,7 @@ void pare_runner_device_close(pare_runner *r)
         &quiet); /* after a run that failed, copies may still be at work on pinned memory */
     if (on->stream) (void)d->backend->sync(&quiet, on->stream);
     pare_runner_side_close(r);
+    pare_ahead_close(r);
     pinned_free(r);
     for (int i = 0; on->event && i <= r->plan->step_count; i++)
         if (on->event[i]) d->streams->event_close(on->event[i]);
@@ -298,6 +293,8 @@ static pare_status segment_capture(pare_runner *r, pare_segment *s)
 /* One step is launched as it is. */
 static bool is_played(const pare_segment *s) { return !s->host && s->count > 1; }
 
+bool pare_runner_has_run(const pare_runner *r) { return r->device && r->device->warm; }
+
 bool pare_runner_device_is_recorded(const pare_runner *r)
 {
     const pare_runner_device *on = r->device;
@@ -357,19 +354,9 @@ static pare_status steps_play(pare_runner *r)
     return PARE_OK;
 }
 
-static pare_status copy_begin(pare_runner *r, pare_lane lane, const pare_value *v, size_t bytes)
-{
-    pare_span span = {.name = v->name, .track = r->track, .lane = lane, .step = -1, .bytes = bytes};
-    return r->timeline ? pare_timeline_begin(r->timeline, r->device->stream, &span) : PARE_OK;
-}
-
-static pare_status copy_end(pare_runner *r)
-{
-    return r->timeline ? pare_timeline_end(r->timeline, r->device->stream) : PARE_OK;
-}
-
-/* Recorded work has addresses in it. */
-static void recordings_drop(pare_runner *r)
+/* Recorded work has addresses in it, and observers' work. What is at work of it comes to its end.
+ */
+void pare_runner_device_forget(pare_runner *r)
 {
     pare_runner_device *on = r->device;
     for (int i = 0; i < on->segment_count; i++) {
@@ -383,7 +370,7 @@ void pare_runner_mark(pare_runner *r, const pare_step_mark *marks, int count)
 {
     pare_runner_device *on = r->device;
     if (!on) return;
-    recordings_drop(r);
+    pare_runner_device_forget(r);
     on->mark = marks;
     on->mark_count = count;
     segments_cut(on, r->plan, r->stream != NULL);
@@ -415,10 +402,11 @@ pare_status pare_runner_take_pixels(pare_runner *r, int i, const pare_pixels *pi
 {
     pare_device *d = r->plan->options.device;
     pare_raw_input *raw = &r->device->raw[i];
+    assert(!r->device->ahead);
     int64_t n = pare_view_count(&r->plan->input_place[i].view);
     size_t table = (size_t)pixels->channels * 256 * sizeof *pixels->table;
     if (raw->memory) d->backend->free(d, raw->memory);
-    recordings_drop(r);
+    pare_runner_device_forget(r);
     *raw = (pare_raw_input){.pixels = *pixels, .samples = n / pixels->count};
     pixels_bind(r, i); /* to none, should what follows fail */
     void *memory;
@@ -433,55 +421,6 @@ pare_status pare_runner_take_pixels(pare_runner *r, int i, const pare_pixels *pi
     raw->bytes = (uint8_t *)raw->memory + table;
     pixels_bind(r, i);
     return PARE_OK;
-}
-
-/* Pixels go up as they are stored, a quarter of the bytes, and become floats there where a step or
-   an observer wants these. */
-static pare_status pixels_upload(pare_runner *r, int i, void *to)
-{
-    const pare_raw_input *raw = &r->device->raw[i];
-    const pare_device *d = r->plan->options.device;
-    PARE_TRY(d->backend->upload(r->ctx, r->device->stream, raw->bytes, r->input[i],
-                                (size_t)(raw->samples * raw->pixels.count)));
-    if (!raw->floats && !r->observe && !r->observe_device) return PARE_OK;
-    return d->samples->pixels(r->ctx, r->device->stream, to, raw->bytes, &raw->pixels,
-                              raw->samples);
-}
-
-static pare_status input_upload(pare_runner *r, int i, void *to, size_t bytes)
-{
-    if (r->device->raw[i].memory) return pixels_upload(r, i, to);
-    return r->plan->options.device->backend->upload(r->ctx, r->device->stream, to, r->input[i],
-                                                    bytes);
-}
-
-static pare_status inputs_upload(pare_runner *r)
-{
-    const pare_plan *p = r->plan;
-    for (int i = 0; i < p->input_count; i++) {
-        size_t bytes = pare_view_bytes(&p->input_place[i].view);
-        const pare_storage *root = &p->root[p->input_place[i].root];
-        if (!bytes || root->there || r->device->input_left[i] || pare_plan_input_stays(p, i))
-            continue;
-        PARE_TRY(copy_begin(r, PARE_LANE_IN, p->input[i], bytes));
-        PARE_TRY(input_upload(r, i, pare_runner_device_address(r, root), bytes));
-        PARE_TRY(copy_end(r));
-    }
-    return PARE_OK;
-}
-
-static pare_status outputs_download(pare_runner *r)
-{
-    const pare_backend *b = r->plan->options.device->backend;
-    for (int i = 0; i < r->plan->output_count; i++) {
-        const pare_view *there = &r->device->output[i];
-        size_t bytes = there->data ? pare_view_bytes(there) : 0;
-        if (!bytes || r->device->output_left[i]) continue;
-        PARE_TRY(copy_begin(r, PARE_LANE_OUT, r->plan->model->graph->out.item[i], bytes));
-        PARE_TRY(b->download(r->ctx, r->device->stream, r->output[i].data, there->data, bytes));
-        PARE_TRY(copy_end(r));
-    }
-    return fault_fetch(r);
 }
 
 /* One phase of a run, under its name for tools that watch. */
@@ -503,7 +442,7 @@ static pare_status work_queue(pare_runner *r, int first, int count)
     r->device->count = count;
     if (!first) {
         PARE_TRY(phase_mark(r, 0));
-        PARE_TRY(phase(r, "copy in", inputs_upload));
+        PARE_TRY(phase(r, "copy in", pare_runner_inputs_upload));
         PARE_TRY(fault_clear(r));
         PARE_TRY(phase_mark(r, 1));
     }
@@ -511,7 +450,7 @@ static pare_status work_queue(pare_runner *r, int first, int count)
     if (first + count < r->plan->step_count) return PARE_OK;
     if (r->times) PARE_TRY(pare_runner_device_mark(r, r->plan->step_count));
     PARE_TRY(phase_mark(r, 2));
-    PARE_TRY(phase(r, "copy out", outputs_download));
+    PARE_TRY(phase(r, "copy out", pare_runner_outputs_download));
     return phase_mark(r, 3);
 }
 
@@ -540,6 +479,7 @@ static pare_status start(pare_runner *r, int first, int count)
     pare_status st = work_queue(r, first, count);
     if (st != PARE_OK) (void)r->plan->options.device->backend->sync(r->ctx, r->device->stream);
     if (st != PARE_OK) pare_runner_side_sync(r);
+    if (st != PARE_OK) pare_ahead_sync(r);
     return name_run(r, st);
 }
 
@@ -553,8 +493,11 @@ pare_status pare_runner_device_part(pare_runner *r, int first, int count)
 
 pare_status pare_runner_device_wait(pare_runner *r)
 {
-    pare_status st = r->plan->options.device->backend->sync(r->ctx, r->device->stream);
-    if (st == PARE_OK) st = fault_tell(r);
+    int set = 0;
+    pare_status st = r->device->ahead
+                         ? pare_ahead_land(r, &set)
+                         : r->plan->options.device->backend->sync(r->ctx, r->device->stream);
+    if (st == PARE_OK) st = fault_tell(r, set);
     if (st == PARE_OK && r->times) st = device_times(r);
     if (st == PARE_OK && r->phases) st = phase_times(r);
     return name_run(r, st);

@@ -205,7 +205,8 @@ void pare_runner_observe(pare_runner *runner, pare_observe_fn fn, void *user);
 /* The same where the tensors are, for plans with a device: view's data are memory of it, and what
    fn puts into the stream follows the tensor's making. The first run calls fn and the second, which
    is recorded; later ones launch the captured graph, fn's work with it, so that it must be the
-   same in every run and may allocate in the first only. */
+   same in every run and may allocate in the first only. Before a run of other work fn is set again:
+   that run calls it, too. */
 typedef pare_status (*pare_observe_device_fn)(void *user, const pare_value *value,
                                               const pare_view *view, pare_stream *stream);
 void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, void *user);

@@ -24,6 +24,8 @@ struct pare_replicas {
     pare_replica *replica;
     int count, threads;
     bool single;         /* its runners are (runner.h) */
+    bool overlaps;       /* items may be in flight */
+    bool ahead, asked;   /* with it: two, and whether the runner was asked for that */
     pare_stream *stream; /* shared; NULL: each has its own */
     pare_phase *phase;
     int phases;                 /* 1: nothing is summed, and no part gathered */

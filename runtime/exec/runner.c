@@ -265,6 +265,7 @@ void pare_runner_observe_device(pare_runner *runner, pare_observe_device_fn fn, 
     runner->observe = NULL;
     runner->observe_device = fn;
     runner->observe_user = user;
+    if (runner->device) pare_runner_device_forget(runner);
 }
 
 void pare_runner_then(pare_runner *runner, pare_then_fn fn, void *user)

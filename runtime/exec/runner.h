@@ -59,6 +59,21 @@ typedef struct pare_raw_input {
     bool floats;    /* some step reads it as floats */
 } pare_raw_input;
 
+/* Of a runner that may have two runs in flight (run_ahead.c). Even runs have set 0, odd ones set 1.
+ */
+typedef struct pare_ahead {
+    pare_stream *in, *out; /* inputs go up, outputs come down */
+    char *memory;          /* of the device, between the host and what steps read and write */
+    char **input;          /* (input_count) in it; NULL: not brought up */
+    char **output;         /* (output_count) in it; NULL: not brought down */
+    void **host_input[2], **host_output[2];
+    pare_event *up;       /* inputs are in that memory, */
+    pare_event *taken;    /* were copied out of it; */
+    pare_event *made;     /* outputs are in it, */
+    pare_event *down[2];  /* and on the host */
+    int64_t begun, ended; /* runs that were started, and waited for */
+} pare_ahead;
+
 enum { PARE_PHASE_ENDS = 4 }; /* of three phases, one behind the other */
 
 /* What a runner has on its plan's device. Inputs go up before a run, outputs come down after it. */
@@ -81,8 +96,9 @@ struct pare_runner_device {
     int segment_count;
     const pare_step_mark *mark;
     int mark_count;
-    unsigned long long *fault, *fault_seen; /* on the device, and its copy here; NULL: no step can
-                                               find its data wrong */
+    unsigned long long *fault, *fault_seen; /* on the device, and (2) its copies here, of the sets
+                                               of `ahead`; NULL: no step can find its data wrong */
+    pare_ahead *ahead;                      /* NULL: one run at a time */
     int first, count;                       /* steps of the run, or part of one, in progress */
     bool warm; /* one run was made step by step: libraries are loaded, kernels chosen */
 };
@@ -98,6 +114,8 @@ PARE_NODISCARD pare_status pare_runner_device_start(pare_runner *runner);
 PARE_NODISCARD pare_status pare_runner_device_wait(pare_runner *runner);
 /* Brings a tensor down, complete, for an observer. */
 PARE_NODISCARD pare_status pare_runner_device_show(pare_runner *runner, pare_view *view);
+/* The next run is recorded anew. */
+void pare_runner_device_forget(pare_runner *runner);
 bool pare_runner_device_is_recorded(const pare_runner *runner);
 PARE_NODISCARD pare_status pare_runner_device_mark(pare_runner *runner, int at);
 
@@ -125,6 +143,37 @@ PARE_NODISCARD pare_status pare_runner_side_fork(pare_runner *runner, int i);
 PARE_NODISCARD pare_status pare_runner_side_join(pare_runner *runner, int i);
 /* After a failure: waits for what is in it. */
 void pare_runner_side_sync(pare_runner *runner);
+
+/* device_copies.c: before and after the steps of a run. */
+PARE_NODISCARD pare_status pare_runner_inputs_upload(pare_runner *runner);
+PARE_NODISCARD pare_status pare_runner_outputs_download(pare_runner *runner);
+/* Bytes that the host has of input i, which go to *to; 0: it is not brought up. */
+size_t pare_runner_input_bytes(const pare_runner *runner, int i, void **to);
+/* Bytes of output i that are brought down. */
+size_t pare_runner_output_bytes(const pare_runner *runner, int i);
+
+/* Were all steps run on a device? Libraries are loaded then. */
+bool pare_runner_has_run(const pare_runner *runner);
+
+/* run_ahead.c: from here on a second run may be started before the first was waited for; runs are
+   waited for in order. pare_runner_input is the buffer of the run that is started next, and is
+   written anew for each; pare_runner_output that of the run waited for last. Called while no run is
+   in flight. *ahead false: the runner's plan has no room for it, or the device's memory, of which
+   an info line tells. Neither profiles nor times of phases go with it. */
+PARE_NODISCARD pare_status pare_runner_run_ahead(pare_runner *runner, bool *ahead);
+/* Of those that have `ahead`, in the order of a run: before inputs go up, after they went, once
+   steps' memory has them; before outputs are copied, before they come down, after it. */
+PARE_NODISCARD pare_status pare_ahead_enter(pare_runner *runner);
+PARE_NODISCARD pare_status pare_ahead_went_up(pare_runner *runner);
+PARE_NODISCARD pare_status pare_ahead_took(pare_runner *runner);
+PARE_NODISCARD pare_status pare_ahead_make(pare_runner *runner);
+PARE_NODISCARD pare_status pare_ahead_made(pare_runner *runner);
+PARE_NODISCARD pare_status pare_ahead_leave(pare_runner *runner);
+/* Waits for the oldest run in flight; its outputs are in *set. */
+PARE_NODISCARD pare_status pare_ahead_land(pare_runner *runner, int *set);
+/* Without it they do nothing. sync: after a failure, waits for copies. */
+void pare_ahead_sync(pare_runner *runner);
+void pare_ahead_close(pare_runner *runner);
 
 /* microbatch.c */
 bool pare_is_slice_sum(const pare_node *node);

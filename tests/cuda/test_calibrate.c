@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-enum { SAMPLES = 40, SIDE = 28, PIXELS = SIDE * SIDE };
+enum { SAMPLES = 67, SIDE = 28, PIXELS = SIDE * SIDE };
 
 static pare_ctx ctx;
 static tables files;
@@ -233,11 +233,13 @@ static void mlp_is_within_a_bin_of_the_cpu(void **state)
     compare_net("mlp", 6);
 }
 
-/* Runs of 32 samples, the second with zeros behind the last one; the order leaves no trace. */
+/* Runs of 32 samples, the last with zeros behind its last one, which no one counts, be it recorded
+   or behind those that are played; the order leaves no trace. */
 static void batches_are_within_a_bin_of_the_cpu(void **state)
 {
     (void)state;
     compare_net("mlp", 35);
+    compare_net("mlp", SAMPLES);
     pare_device *d = open_device();
     uint64_t start = simt_launches();
     pare_ranges *few = table_of(&(run){"mlp", d, 5, 1, 1, false, false, NULL});
@@ -308,7 +310,7 @@ static pare_status upload_seen(pare_ctx *c, pare_stream *stream, void *to, const
     return seen.backend->upload(c, stream, to, from, bytes);
 }
 
-/* Two streams in turn; in each the copy, then the steps in order with what observers do. */
+/* The copy, then the steps in order with what observers do. */
 static pare_status check_trace(void *user, const pare_timeline *timeline, const pare_plan *plan)
 {
     (void)user;
@@ -324,16 +326,16 @@ static pare_status check_trace(void *user, const pare_timeline *timeline, const 
             assert_int_equal(s->step, step++);
         else if (s->lane == PARE_LANE_OBSERVE)
             observed++;
-        assert_int_equal(s->track, runs % 2);
+        assert_int_equal(s->track, 0);
         assert_true(s->seconds >= 0 && s->start >= 0);
     }
     assert_int_equal(runs + 1, 6);
     return PARE_OK;
 }
 
-/* Of lazy streams nothing runs before someone waits for it. When the pixels of run n + 1 were
-   queued, the kernels of runs 0 .. n - 1 had run, those of run n had not: traced, recorded, played.
- */
+/* Of lazy streams nothing runs before someone waits for it. The first run ends before the second is
+   queued. From then on, when the pixels of run n + 1 were queued, the kernels of runs 0 .. n - 1
+   had run, those of run n had not: traced, recorded, played. */
 static void copies_are_queued_before_computing_ends(void **state)
 {
     (void)state;
@@ -349,10 +351,11 @@ static void copies_are_queued_before_computing_ends(void **state)
         pare_ranges_free(
             table_of(&(run){"mlp", d, 6, 3, 1, false, false, trace ? check_trace : NULL}));
         assert_int_equal(seen.count, 6);
-        const uint64_t kernels = seen.launches[2] - seen.launches[1];
-        assert_int_equal(seen.launches[1], seen.launches[0]);
+        const uint64_t kernels = seen.launches[3] - seen.launches[2];
+        assert_true(seen.launches[1] > seen.launches[0] + 3);
+        assert_int_equal(seen.launches[2], seen.launches[1]);
         assert_true(kernels > 3);
-        for (int n = 2; n < seen.count; n++)
+        for (int n = 3; n < seen.count; n++)
             assert_int_equal(seen.launches[n] - seen.launches[n - 1], kernels);
         d->backend->close(d);
     }

@@ -5,17 +5,21 @@
 
 /* --- reading every form --- */
 
-/* Reads n samples and compares each with what element() says; returns the hash. */
+/* Reads n samples, looking ahead, and compares each with what element() says; returns the hash. */
 static pare_hash check_read(pare_data *d, const int64_t *samples, int64_t n, int batch, int threads,
                             size_t row, bool integers)
 {
     pare_reader *r = NULL;
-    pare_batch b;
+    pare_batch b, ahead;
     int64_t seen = 0;
     assert_int_equal(pare_reader_open(&ctx, &r, d, samples, n, batch, threads), PARE_OK);
     for (;;) {
+        pare_reader_peek(r, &ahead);
         assert_int_equal(pare_reader_next(r, &b), PARE_OK);
+        assert_true(ahead.first == b.first && ahead.count == b.count);
+        assert_true(!b.count || ahead.input == b.input);
         if (b.count == 0) break;
+        pare_reader_peek(r, &ahead);
         assert_int_equal(b.first, seen);
         for (int i = 0; i < b.count; i++, seen++)
             for (size_t k = 0; k < row; k++) {
@@ -81,7 +85,7 @@ static void test_forms(void **state)
 static void test_held_samples(void **state)
 {
     (void)state;
-    const make m = {H5T_IEEE_F32LE, 4, {23, 3, 5, 7}, {4, 3, 5, 7}, .deflate = true,
+    const make m = {H5T_IEEE_F32LE,  4, {23, 3, 5, 7}, {4, 3, 5, 7}, .deflate = true,
                     .name = "/input"};
     const int64_t held[] = {17, 2, 9}, other[] = {3};
     const pare_data_input in = wants(PARE_f32, 4, 3, 5, -1);
@@ -96,6 +100,8 @@ static void test_held_samples(void **state)
     const pare_hash again = check_read(d, held, 3, 3, 2, 105, false);
     assert_memory_equal(&first, &again, sizeof first);
     assert_int_equal(pare_reader_open(&ctx, &r, d, other, 1, 1, 1), PARE_OK);
+    pare_reader_peek(r, &b);
+    assert_int_equal(b.count, 0);
     assert_int_not_equal(pare_reader_next(r, &b), PARE_OK);
     pare_reader_close(r);
     pare_data_release(d);

@@ -121,7 +121,8 @@ static stream *nth_stream(size_t i) { return i ? all_streams()[i - 1] : &standar
 static bool step_any(const stream *not_this)
 {
     size_t n = all_streams().size() + 1;
-    size_t start = simt_set.streams == SIMT_SHUFFLED ? random_number() % n : 0;
+    const bool random = simt_set.streams == SIMT_SHUFFLED || simt_set.streams == SIMT_OTHERS;
+    size_t start = random ? random_number() % n : 0;
     for (size_t i = 0; i < n; i++) {
         stream *s = nth_stream((start + i) % n);
         if (s == not_this || !may_run(s)) continue;
@@ -147,17 +148,21 @@ static void wait_outside(void)
     usleep(200);
 }
 
+// The next operation of a stream that is waited for, and what runs before it.
+static void step_waited(stream *s)
+{
+    if (simt_set.streams == SIMT_SHUFFLED && random_number() % 2) step_any(s);
+    while (simt_set.streams == SIMT_OTHERS && step_any(s)) {
+    }
+    if (may_run(s))
+        run_first(s);
+    else if (!step_any(s))
+        wait_outside();
+}
+
 void drain(stream *s)
 {
-    while (!s->stream.empty()) {
-        if (simt_set.streams == SIMT_SHUFFLED && random_number() % 2) step_any(s);
-        while (simt_set.streams == SIMT_OTHERS && step_any(s)) {
-        }
-        if (may_run(s))
-            run_first(s);
-        else if (!step_any(s))
-            wait_outside();
-    }
+    while (!s->stream.empty()) step_waited(s);
 }
 
 void drain_all(void)
@@ -459,12 +464,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle)
             stream *s = nth_stream(i);
             bool holds = false;
             for (const operation &o : s->stream) holds |= o.done == e->mark;
-            while (holds && !e->mark->reached) {
-                if (may_run(s))
-                    run_first(s);
-                else if (!step_any(s))
-                    wait_outside();
-            }
+            while (holds && !e->mark->reached) step_waited(s);
         }
     }
     return cudaSuccess;

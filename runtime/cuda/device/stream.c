@@ -153,6 +153,12 @@ static pare_status event_wait(pare_ctx *ctx, pare_stream *stream, pare_event *ev
     return PARE_OK;
 }
 
+static pare_status event_sync(pare_ctx *ctx, pare_event *event)
+{
+    PARE_CUDA_TRY(ctx, cudaEventSynchronize(event->event));
+    return PARE_OK;
+}
+
 static pare_status event_seconds(pare_ctx *ctx, pare_event *from, pare_event *to, double *out)
 {
     float ms;
@@ -174,6 +180,7 @@ const pare_stream_table pare_cuda_streams = {.open = stream_open,
                                              .event_close = event_close,
                                              .event_mark = event_mark,
                                              .event_wait = event_wait,
+                                             .event_sync = event_sync,
                                              .event_seconds = event_seconds,
                                              .range_begin = pare_cuda_range_begin,
                                              .range_end = pare_cuda_range_end};
