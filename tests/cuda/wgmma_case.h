@@ -60,15 +60,15 @@ static inline void bytes_input(kernel_case *k, pare_dtype t, int rank, const int
     case_input(k, t, rank, dims, constant, (int)low_of(t), (int)high_of(t));
 }
 
-/* X, W, bias, residual and scales of so many columns. */
-static inline void inputs_set(kernel_case *k, int i, int rank, const int64_t *x, const int64_t *w,
-                              const int64_t *y, int64_t columns, int64_t depth, bool zero,
-                              pare_dtype z)
+static inline float y_scale_of(int64_t depth) { return 0.03f * sqrtf((float)depth); }
+
+/* X, W, bias, residual and scales of so many columns; Y's scale, by which most do not saturate. */
+static inline void operands_set(kernel_case *k, int i, int rank, const int64_t *x, const int64_t *w,
+                                const int64_t *y, int64_t columns, int64_t depth, bool zero,
+                                pare_dtype z)
 {
     static const pare_dtype biases[] = {PARE_s32, PARE_f32, PARE_NOTYPE};
-    static const char *const acts[] = {"none", "relu"};
     const int64_t scales = i % 5 ? columns : 1;
-    const pare_dtype to = i % 3 == 1 ? PARE_u8 : PARE_s8;
     bytes_input(k, x_type(i), rank, x, false);
     bytes_input(k, PARE_s8, rank, w, true);
     case_input(k, biases[i % 3], 1, &columns, true, -5000, 5000);
@@ -79,12 +79,30 @@ static inline void inputs_set(kernel_case *k, int i, int rank, const int64_t *x,
     float *scale = case_input(k, PARE_f32, 1, &scales, true, 0, 1);
     for (int64_t c = 0; c < scales; c++) scale[c] = 0.01f + (float)case_between(k, 0, 100) * 1e-4f;
     case_set_float(k, "x_scale", 0.02f);
-    case_set_float(k, "y_scale", 0.03f * sqrtf((float)depth)); /* most of them do not saturate */
+    case_set_float(k, "y_scale", y_scale_of(depth));
     case_set_float(k, "z_scale", 0.2f);
     case_set_int(k, "x_zero_point", zero ? 5 : 0);
     case_set_int(k, "z_zero_point", 9);
+}
+
+/* Those, and Y of 8 bits: its zero point at and between the ends of its type, bounds from inside
+   and from outside them, some half-way between integers. */
+static inline void inputs_set(kernel_case *k, int i, int rank, const int64_t *x, const int64_t *w,
+                              const int64_t *y, int64_t columns, int64_t depth, bool zero,
+                              pare_dtype z)
+{
+    static const char *const acts[] = {"none", "relu", "clip"};
+    static const int zeros[] = {0, -128, 127, -37, 0, 64};
+    const pare_dtype to = i % 3 == 1 ? PARE_u8 : PARE_s8;
+    const int middle = zeros[i / 2 % 6], zero_point = middle ? middle + (int)low_of(to) + 128 : 0;
+    const char *act = acts[i / 3 % 3];
+    operands_set(k, i, rank, x, w, y, columns, depth, zero, z);
     case_set_int(k, "to", to);
-    assert_int_equal(pare_node_set_string(k->node, "activation", acts[i / 3 % 2]), PARE_OK);
+    case_set_int(k, "y_zero_point", zero_point);
+    assert_int_equal(pare_node_set_string(k->node, "activation", act), PARE_OK);
+    if (strcmp(act, "clip") != 0) return;
+    case_set_float(k, "alpha", i % 2 ? -4 : -20.5f * y_scale_of(depth));
+    case_set_float(k, "beta", i % 4 > 1 ? 33.5f * y_scale_of(depth) : 1000);
 }
 
 typedef struct convolution {
@@ -158,9 +176,9 @@ static inline real_case real_open(kernel_case *k, int i, const int64_t c[3], boo
     case_open(k, "pare", conv ? "FusedConv" : "FusedMatMul", (uint64_t)i + 1);
     k->nhwc = conv;
     if (conv)
-        inputs_set(k, i, 4, pixels, filters, made, c[2], c[1], true, z_type);
+        operands_set(k, i, 4, pixels, filters, made, c[2], c[1], true, z_type);
     else
-        inputs_set(k, i, 2, x, w, y, c[2], c[1], true, z_type);
+        operands_set(k, i, 2, x, w, y, c[2], c[1], true, z_type);
     case_set_float(k, "z_scale", how == REAL_BYTES ? 0.3f : 1);
     case_set_int(k, "to", !gelu ? PARE_f32 : i % 2 ? PARE_u8 : PARE_s8);
     if (!gelu) case_set_int(k, "output_dtype", y_type);

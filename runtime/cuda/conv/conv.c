@@ -166,12 +166,12 @@ static void taps_set(pare_cuda_gemm_args *p)
     const int64_t taps = in->channels ? p->depth / in->channels : 0,
                   lines = in->kernel_width ? taps / in->kernel_width : 0;
     in->taps = 0;
+    in->by_width = pare_cuda_fast_divisor_of(in->out_width);
+    in->by_height = pare_cuda_fast_divisor_of(in->out_height);
     if (taps < 1 || taps > PARE_CUDA_MOST_TAPS || p->rows > INT32_MAX - 256 || in->transposed ||
         lines * row + in->kernel_width * pixel > INT32_MAX)
         return;
     in->taps = (int)taps;
-    in->by_width = pare_cuda_fast_divisor_of(in->out_width),
-    in->by_height = pare_cuda_fast_divisor_of(in->out_height);
 }
 
 void pare_cuda_picture_set(const pare_prep *prep, const pare_conv_args *a, pare_cuda_gemm_args *p)

@@ -60,7 +60,7 @@ SIMT_INLINE unsigned four_make(const separable_args &a, const int *low, const in
     float v[4];
     word_finish(low, k[0], v);
     word_finish(high, k[1], v + 2);
-    return four_pack<BOUNDS>(a.s.d, a.made, v);
+    return four_pack<BOUNDS>(a.made, v);
 }
 
 template <int KIND, int STRIDE, bool BOUNDS> struct int8_maker {

@@ -32,10 +32,14 @@ template <int END> struct end_of {
    2^23, less `base`. Where an integer's bounds are its type's, or 0 and 127, they are not needed: a
    number times 2^-149, plus `lift`, is subnormal, and its bits are it as the nearest integer, below
    0 a negative one; those saturate to 8 bits without sign. `turn` and `pick` then make of a byte
-   what is stored: of s8 around 0 the byte with its sign turned, of s8 from 0 on at most 127. */
+   what is stored: of s8 around 0 the byte with its sign turned, of s8 from 0 on at most 127.
+   Others, and those with a zero point, are a number and `zero`, times 2^-24, as f16, whose bits
+   from 0 to 2^-13 are integers: of 1,536 and the nearest integer, two to a word, as `bounds` are.
+ */
 typedef struct tile_clamp {
     float low, high, base, lift;
-    unsigned flip, turn, pick, exponent;
+    unsigned flip, turn, pick, exponent, bounds[2];
+    float zero;
     bool early; /* a residual has room of its own, and comes ahead of the sums */
 } tile_clamp;
 
@@ -185,18 +189,36 @@ SIMT_INLINE void tile_store(const pare_cuda_gemm_args &p, char *y, const char *t
 
 /* --- what is finished in registers --- */
 
-/* Four numbers as 8 bits each; BOUNDS: with a zero point and any bounds. */
-template <bool BOUNDS>
-SIMT_INLINE unsigned four_pack(const pare_cuda_gemm_args &p, const tile_clamp &l, const float v[4])
+SIMT_INLINE __half2 pair_of_bits(unsigned bits)
 {
-    int bits[4];
-    PARE_UNROLL PARE_VEC4
-    {
-        const float b = BOUNDS ? fminf(fmaxf(v[k] + p.epilogue.y_zero, l.low), l.high) : v[k];
-        bits[k] = __float_as_int(fmaf(b, 0x1p-149f, l.lift));
+    __half2 pair;
+    memcpy(static_cast<void *>(&pair), &bits, sizeof bits);
+    return pair;
+}
+
+/* Two numbers with a zero point, within bounds, in the low bytes of a word's halves. The first
+   rounding is that of their addition, the second that to f16. */
+SIMT_INLINE unsigned pair_bound(const tile_clamp &l, float a, float b)
+{
+    unsigned bits;
+    __half2 v = __floats2half2_rn(fmaf(a, 0x1p-24f, l.zero), fmaf(b, 0x1p-24f, l.zero));
+    v = __hadd2(v, pair_of_bits(0x06000600u));
+    v = __hmin2(__hmax2(v, pair_of_bits(l.bounds[0])), pair_of_bits(l.bounds[1]));
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+/* Four numbers as 8 bits each; BOUNDS: with a zero point and any bounds. */
+template <bool BOUNDS> SIMT_INLINE unsigned four_pack(const tile_clamp &l, const float v[4])
+{
+    if constexpr (BOUNDS) {
+        return __byte_perm(pair_bound(l, v[0], v[1]), pair_bound(l, v[2], v[3]), 0x6420);
+    } else {
+        int bits[4];
+        PARE_UNROLL PARE_VEC4 bits[k] = __float_as_int(fmaf(v[k], 0x1p-149f, l.lift));
+        const unsigned u = simt_saturate_u8x4(bits), turn = simt_permute_bytes(u, l.turn, l.pick);
+        return simt_xor_or(u, turn, 0x80808080u);
     }
-    const unsigned u = simt_saturate_u8x4(bits), turn = simt_permute_bytes(u, l.turn, l.pick);
-    return simt_xor_or(u, turn, 0x80808080u);
 }
 
 /* Four neighbours of integer sums, stored at `to`; returns what is stored. */
@@ -214,7 +236,7 @@ SIMT_INLINE unsigned four_finish(const pare_cuda_gemm_args &p, const tile_clamp 
         if (end_of<END>::RESIDUAL)
             v[k] = fmaf(byte_at(z, k, l.exponent) - l.base, p.epilogue.z_scale, v[k]);
     }
-    return *word = four_pack<end_of<END>::BOUNDS>(p, l, v);
+    return *word = four_pack<end_of<END>::BOUNDS>(l, v);
 }
 
 /* NaN stays NaN. */

@@ -57,13 +57,16 @@ static inline float between(float v, float low, float high)
 /* Bounds of what an integer epilogue stores, after none, relu or clip. */
 static inline tile_clamp integer_clamp(const pare_epilogue &e)
 {
-    tile_clamp l = {e.low,      e.high, 8388608.0f + (float)e.z_zero, 0, 0, 0, 0x7654,
-                    0x4b000000, false};
+    tile_clamp l = {
+        e.low, e.high, 8388608.0f + (float)e.z_zero, 0, 0, 0, 0x7654, 0x4b000000, {0, 0}, 0, false};
     if (e.act.kind == PARE_ACT_RELU) l.low = between(e.y_zero, e.low, e.high);
     if (e.act.kind == PARE_ACT_CLIP) {
         l.high = between(rintf(e.act.beta + e.y_zero), e.low, e.high);
         l.low = between(rintf(e.act.alpha + e.y_zero), e.low, l.high);
     }
+    l.zero = e.y_zero * 0x1p-24f;
+    l.bounds[0] = 0x10001u * (unsigned)(1536 + (int)l.low);
+    l.bounds[1] = 0x10001u * (unsigned)(1536 + (int)l.high);
     if (e.z_type == PARE_s8) l.base += 128, l.flip = 0x80808080;
     if (e.to == PARE_s8 && l.low >= 0) l.pick = 0xba98;
     if (e.to == PARE_s8 && l.low < 0) l.lift = 0x1p-142f, l.turn = 0x80808080;
@@ -81,7 +84,7 @@ static inline bool integers_are_plain(const pare_cuda_gemm_args &p)
 static inline tile_clamp float_clamp(const pare_act &act)
 {
     const float none = __builtin_inff();
-    tile_clamp l = {-none, none, 0, 0, 0, 0, 0, 0, false};
+    tile_clamp l = {-none, none, 0, 0, 0, 0, 0, 0, {0, 0}, 0, false};
     if (act.kind == PARE_ACT_RELU) l.low = 0;
     if (act.kind == PARE_ACT_CLIP) l.low = act.alpha, l.high = act.beta;
     return l;

@@ -138,7 +138,8 @@ pare_status pare_cuda_prepack_open(const pare_prep *prep, const pare_cuda_gemm_a
         k->weights = part(&k->bytes, channels * row);
     }
     if (k->wgmma && bytes == 1)
-        k->four = part(&k->bytes, channels / 4 * sizeof(pare_cuda_four_columns));
+        k->four = part(&k->bytes, (size_t)pare_wgmma_fours((int64_t)channels) *
+                                      sizeof(pare_cuda_four_columns));
     k->scale = part(&k->bytes, channels * sizeof(float));
     k->bias = part(&k->bytes, channels * sizeof(float));
     k->shift = part(&k->bytes, channels * sizeof(int32_t));

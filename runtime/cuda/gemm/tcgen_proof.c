@@ -10,7 +10,7 @@
 enum { PROOF_ROWS = 160, PROOF_DEPTH = 160, PROOF_COLUMNS = 64, PROOF_DEVICES = 64 };
 typedef struct proof {
     int8_t x[PROOF_ROWS][PROOF_DEPTH], w[PROOF_COLUMNS][PROOF_DEPTH], y[PROOF_ROWS][PROOF_COLUMNS];
-    pare_cuda_four_columns four[PROOF_COLUMNS / 4];
+    pare_cuda_four_columns four[(PROOF_COLUMNS + PARE_WGMMA_WIDEST) / 4];
 } proof;
 
 static void proof_make(proof *p)

@@ -94,7 +94,7 @@ SIMT_INLINE void row_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, f
             {
                 const int column = c + i + f, z_in = column % V::Z_SLICE;
                 char *place = reinterpret_cast<char *>(&piece) + f * V::Y_SIZE;
-                const four_constants k = constants_of<V>(p, min(n0 + column, p.columns - 4));
+                const four_constants k = constants_of<V>(p, n0 + c, i + f);
                 typename V::sum four[4];
                 unsigned z = 0;
                 PARE_UNROLL for (int n = 0; n < 4; n++)

@@ -67,7 +67,7 @@ static bool matrix_fits(const pare_cuda_gemm_args &p)
 /* How a product ends. */
 typedef enum end_form {
     END_OTHER,
-    END_BOUNDS, /* a number of X's kind, bounded, perhaps with a residual of Y's type */
+    END_BOUNDS, /* a number of X's kind, bounded, perhaps with a residual of its kind */
     END_GELU,
     END_REAL,      /* integers become floats, perhaps with a residual of Y's type */
     END_REAL_BYTES /* f32 or f16, with a residual of 8 bits */
@@ -103,7 +103,8 @@ static end_form end_of_product(const pare_cuda_gemm_args &p)
     const pare_epilogue &e = p.epilogue;
     const bool integer = pare_type_is_int8(p.x_type), bytes = pare_type_is_int8(p.y_type);
     const bool alone = e.z_type == PARE_NOTYPE;
-    if (epilogue_of(p) == EPILOGUE_CLAMP) /* p.z is not known yet */
+    const tile_epilogue alike = epilogue_of(p); /* p.z is not known yet */
+    if (alike == EPILOGUE_CLAMP || alike == EPILOGUE_BOUNDS)
         return alone || (integer ? pare_type_is_int8(e.z_type) : e.z_type == p.y_type) ? END_BOUNDS
                                                                                        : END_OTHER;
     if (e.act.kind == PARE_ACT_GELU && alone && integer == bytes) return END_GELU;

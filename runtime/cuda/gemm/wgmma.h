@@ -33,6 +33,15 @@ static inline int64_t pare_wgmma_rows(int64_t columns, int y_bytes)
     return (columns + lot - 1) / lot * lot;
 }
 
+/* Entries of `four`: those of columns behind the last are read, too, as far as the widest tile
+ * goes.
+ */
+enum { PARE_WGMMA_WIDEST = 256 };
+static inline int64_t pare_wgmma_fours(int64_t columns)
+{
+    return (columns + PARE_WGMMA_WIDEST) / 4;
+}
+
 /* The same of products with weights of 2:4, whose sums are the other way round: a thread has rows
    r and r + 8 of 16. */
 static inline int64_t pare_wgmma_sparse_column(int64_t r)

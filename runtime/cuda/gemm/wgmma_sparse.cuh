@@ -36,8 +36,8 @@ struct sparse_variant {
         BM = GROUPS / BESIDE * ROWS,
         INTEGER = bytes_of_type(KIND) == 1,
         END = !INTEGER || GELU || TO != PARE_s8 ? EPILOGUE_ANY
-              : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_CLAMP_RESIDUAL
-                                                : EPILOGUE_CLAMP,
+              : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_BOUNDS_RESIDUAL
+                                                : EPILOGUE_BOUNDS,
         X_SIZE = bytes_of_type(KIND), /* bytes of a number */
         Y_SIZE = bytes_of_type(TO),
         KB = 128, /* bytes of X's depth a step, and of W's that are kept */
@@ -82,7 +82,7 @@ typedef struct patch_place {
 
 template <typename V> SIMT_INLINE patch_place patch_begin(const pare_cuda_gemm_args &p, int m0)
 {
-    const int line = m0 / p.in.out_width, image = line / p.in.out_height;
+    const int line = fast_divide(m0, p.in.by_width), image = fast_divide(line, p.in.by_height);
     return {(m0 - line * p.in.out_width) * p.in.stride[1] - p.in.begin[1],
             (line - image * p.in.out_height) * p.in.stride[0] - p.in.begin[0],
             image,

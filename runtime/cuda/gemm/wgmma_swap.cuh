@@ -35,8 +35,8 @@ struct swap_variant {
         THREADS = 128,
         INTEGER = bytes_of_type(KIND) == 1,
         END = !INTEGER || GELU || TO != PARE_s8 ? EPILOGUE_ANY
-              : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_CLAMP_RESIDUAL
-                                                : EPILOGUE_CLAMP,
+              : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_BOUNDS_RESIDUAL
+                                                : EPILOGUE_BOUNDS,
         X_SIZE = bytes_of_type(KIND),
         Y_SIZE = bytes_of_type(TO),
         Z_SIZE = RESIDUAL == RESIDUAL_BYTES ? 1 : Y_SIZE,

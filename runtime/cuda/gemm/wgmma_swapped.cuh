@@ -29,7 +29,7 @@ SIMT_INLINE four_constants pair_constants(const pare_cuda_gemm_args &p, int colu
 {
     four_constants k;
     if constexpr (V::INTEGER) {
-        const pare_cuda_four_columns &of = columns_of(p, column & ~3);
+        const pare_cuda_four_columns &of = *columns_of(p, column & ~3);
         vec_load<2>(of.shift, column & 2, 1, k.shift);
         vec_load<2>(of.scale, column & 2, 1, k.scale);
         vec_load<2>(of.bias, column & 2, 1, k.bias);
@@ -107,7 +107,7 @@ SIMT_INLINE int block_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
         const unsigned added = BYTES ? pair_of_bytes(z[0]) | pair_of_bytes(z[1]) << 16 : 0;
         four_values<V>(p, l, inverse, sum, k, added, v);
         if constexpr (V::TO == (int)PARE_s8) {
-            pairs_of_bytes_put(to, four_pack<true>(p, l, v));
+            pairs_of_bytes_put(to, four_pack<false>(l, v));
         } else {
             PARE_UNROLL for (int row = 0; row < 2; row++)
             {

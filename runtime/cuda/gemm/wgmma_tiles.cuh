@@ -42,8 +42,8 @@ struct variant {
         INTEGER = bytes_of_type(KIND) == 1 && !F8,
         BYTES_BESIDE = RESIDUAL == RESIDUAL_BYTES,
         END = !INTEGER || GELU || TO != PARE_s8 ? EPILOGUE_ANY
-              : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_CLAMP_RESIDUAL
-                                                : EPILOGUE_CLAMP,
+              : RESIDUAL != RESIDUAL_NONE       ? EPILOGUE_BOUNDS_RESIDUAL
+                                                : EPILOGUE_BOUNDS,
         X_SIZE = bytes_of_type(KIND), /* bytes of a number */
         Y_SIZE = bytes_of_type(TO),
         GROUP_ROWS = MI * 64,
@@ -84,7 +84,9 @@ struct variant {
 /* How tiles lie in Y, and steps of KB bytes in depth. */
 typedef struct wgmma_walk {
     int steps, tap_steps; /* of a tile; of a tap */
-    int tiles_m, tiles_n, band;
+    int tiles_m, tiles_n;
+    pare_cuda_fast_divisor by_whole, by_band,
+        by_last;   /* a band's tiles; its rows, the last one's */
     int zero;      /* 0, which the compiler does not know */
     float inverse; /* 1 / Y's scale */
 } wgmma_walk;
@@ -96,9 +98,11 @@ typedef struct tile_at {
 /* Within a band of tiles, rows run fastest: X of a band stays in L2 while W passes by. */
 SIMT_INLINE tile_at tile_of_index(const wgmma_walk &g, int index)
 {
-    const int whole = g.band * g.tiles_n, band = index / whole, in = index - band * whole;
-    const int high = min(g.band, g.tiles_m - band * g.band), n = in / high;
-    return {band * g.band + in - n * high, n};
+    const int band = fast_divide(index, g.by_whole), in = index - band * g.by_whole.by;
+    const int first = band * g.by_band.by;
+    const pare_cuda_fast_divisor &rows = first + g.by_band.by > g.tiles_m ? g.by_last : g.by_band;
+    const int n = fast_divide(in, rows);
+    return {first + in - n * rows.by, n};
 }
 
 /* --- one thread fills the stages --- */
@@ -116,8 +120,8 @@ SIMT_INLINE void stages_produce(const pare_cuda_gemm_args &p, const wgmma_walk &
         const int m0 = t.m * V::BM, n0 = t.n * V::BN;
         int w = 0, h = 0, image = 0, in_tap = 0, right = 0, down = 0;
         if (V::PICTURE) {
-            const int line = m0 / p.in.out_width;
-            image = line / p.in.out_height;
+            const int line = fast_divide(m0, p.in.by_width);
+            image = fast_divide(line, p.in.by_height);
             w = (m0 - line * p.in.out_width) * p.in.stride[1] - p.in.begin[1];
             h = (line - image * p.in.out_height) * p.in.stride[0] - p.in.begin[0];
         }
@@ -188,20 +192,25 @@ typedef struct four_constants {
     float scale[4], bias[4];
 } four_constants;
 
-/* Of integers: constants of the four columns from `column` on, a multiple of 4. */
-SIMT_INLINE const pare_cuda_four_columns &columns_of(const pare_cuda_gemm_args &p, int column)
+/* Of integers: constants of the four columns from `column` on, a multiple of 4. INDEX: 64 bits take
+   fewer instructions, 32 a register less. */
+template <typename INDEX>
+SIMT_INLINE const pare_cuda_four_columns *columns_of(const pare_cuda_gemm_args &p, INDEX column)
 {
     enum { EACH = sizeof(pare_cuda_four_columns) / 4 }; /* bytes of a column */
-    return *reinterpret_cast<const pare_cuda_four_columns *>(
-        reinterpret_cast<const char *>(p.four) + column * EACH);
+    return reinterpret_cast<const pare_cuda_four_columns *>(reinterpret_cast<const char *>(p.four) +
+                                                            column * EACH);
 }
 
+/* Of the four columns that are `apart`, which is constant, from `first`. */
 template <typename V>
-SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column)
+SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int first, int apart)
 {
     four_constants k;
+    const int column = min(first + apart, p.columns - 4);
     if constexpr (V::X_SIZE == 1) {
-        const pare_cuda_four_columns &of = columns_of(p, column);
+        const pare_cuda_four_columns &of =
+            (V::GELU ? columns_of(p, first) : columns_of(p, (int64_t)first))[apart / 4];
         if (V::INTEGER) vec_load<4>(of.shift, 0, 1, k.shift);
         vec_load<4>(of.scale, 0, 1, k.scale);
         vec_load<4>(of.bias, 0, 1, k.bias);
@@ -216,8 +225,8 @@ SIMT_INLINE four_constants constants_of(const pare_cuda_gemm_args &p, int column
 SIMT_INLINE int bits_of_sum(int v) { return v; }
 SIMT_INLINE int bits_of_sum(float v) { return __float_as_int(v); }
 
-/* Four sums in real units, those of bytes over Y's scale. inverse: of Y's scale; z: the codes of a
-   residual of bytes. */
+/* Four sums in real units, those of bytes over Y's scale and with its zero point: their bounds are
+   their type's. inverse: of Y's scale; z: the codes of a residual of bytes. */
 template <typename V>
 SIMT_INLINE void four_values(const pare_cuda_gemm_args &p, const tile_clamp &l, float inverse,
                              const typename V::sum sum[4], const four_constants &k, unsigned z,
@@ -230,7 +239,8 @@ SIMT_INLINE void four_values(const pare_cuda_gemm_args &p, const tile_clamp &l, 
         if (V::RESIDUAL == (int)RESIDUAL_BYTES)
             v[i] += (byte_at(z ^ l.flip, i, l.exponent) - l.base) * p.epilogue.z_scale;
         if (V::GELU) v[i] = pare_act_of(PARE_ACT_GELU, NULL, v[i]);
-        if (V::TO == (int)PARE_s8) v[i] = quotient_of(v[i], p.epilogue.y_scale, inverse);
+        if (V::TO == (int)PARE_s8)
+            v[i] = quotient_of(v[i], p.epilogue.y_scale, inverse) + p.epilogue.y_zero;
     }
 }
 
@@ -243,7 +253,7 @@ SIMT_INLINE unsigned four_real(const pare_cuda_gemm_args &p, const tile_clamp &l
     float v[4];
     four_values<V>(p, l, inverse, sum, k, z, v);
     if constexpr (V::TO == (int)PARE_s8) {
-        return *reinterpret_cast<unsigned *>(to) = four_pack<true>(p, l, v);
+        return *reinterpret_cast<unsigned *>(to) = four_pack<false>(l, v);
     } else {
         floats_finish<V::TO, V::RESIDUAL == (int)RESIDUAL_OF_Y>(l, v, to);
         return __float_as_uint(v[3]);
@@ -304,9 +314,9 @@ SIMT_INLINE void sums_finish(const pare_cuda_gemm_args &p, const tile_clamp &l, 
     PARE_UNROLL for (int q = 0; q < V::BN / 16; q++)
     {
         const four_place pair = pair_place<V>(q);
-        const int column = min(n0 + pair.column + mine.column, p.columns - 4);
         char *to = out + (first ^ pair.chunk) + pair.byte + wait[q % V::AHEAD];
-        const four_constants k = constants_of<V>(p, column + wait[q % V::AHEAD]);
+        const four_constants k =
+            constants_of<V>(p, n0 + mine.column + wait[q % V::AHEAD], pair.column);
         PARE_UNROLL for (int i = 0; i < V::MI; i++)
             PARE_UNROLL for (int upper = 0; upper < 2; upper++)
         {
@@ -472,7 +482,10 @@ template <typename V> static wgmma_walk walk_of(const pare_cuda_gemm_args &p)
     g.tap_steps = p.picture ? p.in.channels * V::X_SIZE / V::KB : g.steps;
     g.tiles_m = (int)((p.rows + V::BM - 1) / V::BM);
     g.tiles_n = (p.columns + V::BN - 1) / V::BN;
-    g.band = BAND_ROWS / V::BM;
+    enum { BAND = BAND_ROWS / V::BM };
+    g.by_whole = pare_cuda_fast_divisor_of(BAND * g.tiles_n);
+    g.by_band = pare_cuda_fast_divisor_of(BAND);
+    g.by_last = pare_cuda_fast_divisor_of((g.tiles_m - 1) % BAND + 1);
     g.zero = 0;
     g.inverse = 1 / p.epilogue.y_scale;
     return g;

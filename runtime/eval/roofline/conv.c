@@ -120,7 +120,7 @@ static pare_gpu_product product_of(const conv *c)
     p.gelu = a->act.kind == PARE_ACT_GELU;
     p.y = c->prep->out[0].dtype, p.z = z;
     p.wgmma = c->type != PARE_f32 &&
-              (p.plain ? !p.bounds && (!p.picture || im2col_takes(c))
+              (p.plain ? !p.picture || im2col_takes(c)
                        : !p.picture && pare_wgmma_ends(&p, &a->act, a->epilogue.to));
     p.sparse = p.wgmma && w->group == 1 && pare_conv_is_sparse(&c->prep->in[1], a);
     p.bytes = x_bytes(c) + (double)a->m * p.depth * size + size_beside(c);

@@ -57,7 +57,7 @@ static pare_gpu_product product_of(const matmul *c)
     p.gelu = a->act.kind == PARE_ACT_GELU;
     p.y = c->prep->out[0].dtype, p.z = z ? z->dtype : PARE_NOTYPE;
     p.wgmma = c->type != PARE_f32 && w->data && w->rank == 2 &&
-              (p.plain ? !p.bounds : pare_wgmma_ends(&p, &a->act, a->epilogue.to));
+              (p.plain || pare_wgmma_ends(&p, &a->act, a->epilogue.to));
     p.sparse = p.wgmma && pare_matmul_is_sparse(w, a);
     p.bytes = bytes_of(c, &c->prep->in[0]) + bytes_of(c, w) + bytes_of(c, &c->prep->out[0]) +
               bytes_of(c, z);
