@@ -310,10 +310,10 @@ static int64_t widened_width(const pare_cuda_gemm_args *p)
 static bool widened_fits(const pare_conv_args *a, const pare_cuda_gemm_args *p)
 {
     const int64_t across = (a->win.kernel[2] + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS;
-    return p->copy != 16 && p->x_type != PARE_f32 && a->win.group == 1 &&
-           a->cg <= PARE_CUDA_STEM_CHANNELS && a->win.dilation[2] == 1 &&
-           a->win.kernel[1] * across <= PARE_CUDA_MOST_TAPS && p->rows > 0 &&
-           p->rows <= INT32_MAX && a->n * p->in.height * widened_width(p) <= INT32_MAX;
+    return p->copy != 16 && a->win.group == 1 && a->cg <= PARE_CUDA_STEM_CHANNELS &&
+           a->win.dilation[2] == 1 && a->win.kernel[1] * across <= PARE_CUDA_MOST_TAPS &&
+           p->rows > 0 && p->rows <= INT32_MAX &&
+           a->n * p->in.height * widened_width(p) <= INT32_MAX;
 }
 
 static void widened_set(pare_prep *prep, const pare_conv_args *a, pare_cuda_prepared *s)

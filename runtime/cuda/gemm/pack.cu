@@ -96,11 +96,32 @@ static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) widen_pixels(pare_cuda
     }
 }
 
+/* The same of 32-bit elements: a neighbour of a pixel a thread. */
+static __global__ void __launch_bounds__(PARE_CUDA_BLOCK) widen_floats(pare_cuda_widen w)
+{
+    PARE_CUDA_EACH (i, w.pixels * PARE_CUDA_STEM_PIXELS) {
+        const int pixel = (int)(i / PARE_CUDA_STEM_PIXELS), line = fast_divide(pixel, w.by_width),
+                  image = fast_divide(line, w.by_height);
+        const int x =
+            (pixel - line * w.width) * w.step - w.begin + (int)(i % PARE_CUDA_STEM_PIXELS);
+        const float *from = static_cast<const float *>(w.from) + image * w.image +
+                            (line - image * w.height) * w.line;
+        const bool inside = x >= 0 && x < w.from_width;
+        float v[PARE_CUDA_STEM_CHANNELS];
+        PARE_UNROLL for (int c = 0; c < PARE_CUDA_STEM_CHANNELS; c++) v[c] =
+            inside && c < w.channels ? from[x * w.pixel + c] : 0;
+        vec_store<PARE_CUDA_STEM_CHANNELS>(static_cast<float *>(w.to), i * PARE_CUDA_STEM_CHANNELS,
+                                           v);
+    }
+}
+
 extern "C" cudaError_t pare_cuda_widen_launch(const pare_cuda_widen *w, cudaStream_t stream)
 {
     if (w->pixels == 0) return cudaSuccess;
-    dim3 grid = pare_cuda_grid(w->pixels);
-    if (w->bytes == 1)
+    dim3 grid = pare_cuda_grid(w->pixels * (w->bytes == 4 ? PARE_CUDA_STEM_PIXELS : 1));
+    if (w->bytes == 4)
+        SIMT_LAUNCH(widen_floats, grid, dim3(PARE_CUDA_BLOCK), 0, stream, *w);
+    else if (w->bytes == 1)
         SIMT_LAUNCH((widen_pixels<uint8_t, uint32_t>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *w);
     else
         SIMT_LAUNCH((widen_pixels<uint16_t, uint64_t>), grid, dim3(PARE_CUDA_BLOCK), 0, stream, *w);

@@ -35,7 +35,7 @@ typedef struct pare_cuda_widen {
     int height, width, from_width, step, begin, channels;
     pare_cuda_fast_divisor by_width, by_height;
     unsigned zero;
-    int bytes; /* of an element: 1 or 2 */
+    int bytes; /* of an element: 1, 2, or 4 of f32 */
 } pare_cuda_widen;
 
 cudaError_t pare_cuda_widen_launch(const pare_cuda_widen *w, cudaStream_t stream);

@@ -132,7 +132,7 @@ static pare_gpu_product product_of(const conv *c)
 /* Has it few channels, so that neighbours are put together? */
 static bool is_narrow(const conv *c, const pare_gpu_product *p)
 {
-    return !p->chunks && c->type != PARE_f32 && c->a->win.group == 1 && c->a->cg <= STEM_CHANNELS &&
+    return !p->chunks && c->a->win.group == 1 && c->a->cg <= STEM_CHANNELS &&
            c->a->win.dilation[2] == 1 && c->prep->in[0].rank <= 4;
 }
 
@@ -155,15 +155,15 @@ static double tile_room(const conv *c)
            TILE * (FILTERS + CHUNK) * size;
 }
 
-/* Has the kernel of its own (conv.c, stem_fits; conv_stem.cu), which has no FP8, its window,
-   filters and epilogue? */
+/* Has the kernel of its own (conv.c, stem_fits; conv_stem.cu), which has neither f32 nor FP8, its
+   window, filters and epilogue? */
 static bool is_stem(const conv *c, const pare_gpu_product *p)
 {
     enum { MOST_ROOM = 96 << 10, MOST_LINES = 1024, MOST_STRIDE = 64 };
     const pare_window *w = &c->a->win;
-    return is_narrow(c, p) && !pare_type_is_f8(c->type) && p->plain && !p->residual &&
-           w->kernel[1] <= MOST_TAPS && w->kernel[2] <= WINDOW && w->dilation[1] == 1 &&
-           c->a->m % 32 == 0 && w->stride[2] <= MOST_STRIDE &&
+    return is_narrow(c, p) && c->type != PARE_f32 && !pare_type_is_f8(c->type) && p->plain &&
+           !p->residual && w->kernel[1] <= MOST_TAPS && w->kernel[2] <= WINDOW &&
+           w->dilation[1] == 1 && c->a->m % 32 == 0 && w->stride[2] <= MOST_STRIDE &&
            w->kernel[1] + w->stride[1] * LINES <= MOST_LINES && tile_room(c) <= MOST_ROOM;
 }
 
