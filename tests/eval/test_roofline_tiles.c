@@ -73,8 +73,7 @@ static void rules_are_equal(void **state)
                                     .columns = p.columns,
                                     .depth = p.depth,
                                     .pieces = pare_cuda_by_pieces(&p),
-                                    .chunks = pare_cuda_by_pieces(&p) ||
-                                              (type != PARE_f32 && pare_cuda_by_chunks(&p))};
+                                    .chunks = pare_cuda_by_pieces(&p) || pare_cuda_by_chunks(&p)};
         compare(&p, &q);
         cases++;
     }
