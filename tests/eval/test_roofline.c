@@ -322,7 +322,7 @@ static void nothing_is_left_out(void **state)
     assert_int_equal(pare_roofline_new(&g.ctx, &r, g.model, NULL, 0, &two), PARE_OK);
     const pare_roofline_step *conv = step_of(r, "FusedConv"), *spread = step_of(r, "ConvTranspose"),
                              *det = step_of(r, "Det");
-    assert_string_equal(conv->kernel, "conv_64x64");
+    assert_string_equal(conv->kernel, "conv_f32_64x64");
     assert_true(conv->known);
     near(conv->macs, 64 * 4 * 4);
     assert_string_equal(spread->kernel, "unknown");

@@ -81,7 +81,8 @@ endforeach()
 
 # Products without the libraries: our own kernels serve
 foreach(test product weights)
-  pare_simt_run(cuda_${test}_alone cuda_${test}_plain SIMT_SCHEDULE=warp SIMT_BLAS=absent)
+  pare_simt_run(cuda_${test}_alone cuda_${test}_plain SIMT_SCHEDULE=warp SIMT_BLAS=absent
+                PARE_EXACT=quick)
   set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_${test}_alone)
 endforeach()
 
@@ -93,5 +94,6 @@ foreach(test product attention attention_int8 conv conv_grad depthwise_pointwise
 endforeach()
 
 # Integer products whose sums do not fit in the device's cache, so that they are made in parts
-pare_simt_run(cuda_product_parts cuda_product_plain SIMT_SCHEDULE=random SIMT_CACHE=250000)
+pare_simt_run(cuda_product_parts cuda_product_plain SIMT_SCHEDULE=random SIMT_CACHE=250000
+              PARE_EXACT=quick)
 set_property(GLOBAL APPEND PROPERTY SIMT_PLAIN_RUNS cuda_product_parts)

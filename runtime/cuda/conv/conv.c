@@ -6,6 +6,7 @@
 #include "runtime/base/size.h"
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/conv/conv_stem.h"
+#include "runtime/cuda/gemm/gemm_f32_tiles.h"
 #include "runtime/cuda/gemm/sparse.h"
 #include "runtime/cuda/gemm/tcgen.h"
 #include "runtime/cuda/gemm/wgmma_swap.h"
@@ -307,8 +308,11 @@ static int64_t widened_width(const pare_cuda_gemm_args *p)
            (taps - 1) * (PARE_CUDA_STEM_PIXELS / step) + 1;
 }
 
-static bool widened_fits(const pare_conv_args *a, const pare_cuda_gemm_args *p)
+/* f32 only where tiles take it then. */
+static bool widened_fits(const pare_prep *prep, const pare_conv_args *a,
+                         const pare_cuda_gemm_args *p)
 {
+    if (p->x_type == PARE_f32 && !prep->device->tf32 && !pare_cuda_f32_is_large(p)) return false;
     const int64_t across = (a->win.kernel[2] + PARE_CUDA_STEM_PIXELS - 1) / PARE_CUDA_STEM_PIXELS;
     return p->copy != 16 && a->win.group == 1 && a->cg <= PARE_CUDA_STEM_CHANNELS &&
            a->win.dilation[2] == 1 && a->win.kernel[1] * across <= PARE_CUDA_MOST_TAPS &&
@@ -388,7 +392,8 @@ static pare_status conv_prepare(pare_prep *prep, pare_cuda_tiling tile, pare_cud
     PARE_CUDA_GEMM(entry, pare_conv_args, pare_cuda_conv_read, fits, conv_prepare, tile, way,      \
                    PARE_KERNEL_PARTS)
 CONV(conv_stem, stem_fits(prep, &a, &p), PARE_CUDA_64X64, PARE_CUDA_STEM)
-CONV(conv_widened, widened_fits(&a, &p), PARE_CUDA_64X64, PARE_CUDA_WIDENED) /* tile: the best */
+CONV(conv_widened, widened_fits(prep, &a, &p), PARE_CUDA_64X64,
+     PARE_CUDA_WIDENED) /* tile: the best */
 CONV(conv_128x128, pare_cuda_tile_fits(&p, PARE_CUDA_128X128), PARE_CUDA_128X128, PARE_CUDA_WHOLE)
 CONV(conv_128x64, pare_cuda_tile_fits(&p, PARE_CUDA_128X64), PARE_CUDA_128X64, PARE_CUDA_WHOLE)
 CONV(conv_split, pare_cuda_splits_fit(prep, &p), PARE_CUDA_64X64, PARE_CUDA_SPLIT)

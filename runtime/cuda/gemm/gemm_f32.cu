@@ -111,8 +111,7 @@ template <int W> static cudaError_t f32_launch(const pare_cuda_gemm_args *p, cud
 
 extern "C" cudaError_t pare_cuda_gemm_f32_launch(const pare_cuda_gemm_args *p, cudaStream_t stream)
 {
-    const bool rows = p->x_step == 1 && p->w_step == 1 && p->weights.type == PARE_NOTYPE;
-    if (rows && pare_cuda_by_chunks(p)) return pare_cuda_gemm_f32_tiles_launch(p, stream);
+    if (pare_cuda_f32_tiles_take(p)) return pare_cuda_gemm_f32_tiles_launch(p, stream);
     switch (p->weights.type) {
     case PARE_NOTYPE: return f32_launch<PARE_f32>(p, stream);
     case PARE_s4: return f32_launch<PARE_s4>(p, stream);

@@ -172,7 +172,8 @@ static bool is_widened(const conv *c, const pare_gpu_product *p)
 {
     const pare_window *w = &c->a->win;
     const double across = ceil((double)w->kernel[2] / STEM_PIXELS);
-    return is_narrow(c, p) && (double)w->kernel[1] * across <= MOST_TAPS;
+    return is_narrow(c, p) && (double)w->kernel[1] * across <= MOST_TAPS &&
+           (c->type != PARE_f32 || pare_f32_takes_tiles(c->m->spec, p));
 }
 
 /* A tile of 8 lines of 16 positions brings its pixels, then sums a line of the window at a time.

@@ -87,6 +87,8 @@ typedef enum pare_gpu_tile {
     PARE_GPU_TILES
 } pare_gpu_tile;
 bool pare_tile_fits(const pare_gpu_product *p, pare_gpu_tile tile);
+/* Do tiles take f32, by chunks, or are they too large for it (cuda/gemm/gemm_f32_tiles.h)? */
+bool pare_f32_takes_tiles(const pare_gpu_spec *spec, const pare_gpu_product *p);
 int pare_splits_of(const pare_gpu_product *p);
 /* The time of the tile, where it fits, or of these parts, where there are some; where that is less
    than *out. */

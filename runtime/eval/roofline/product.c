@@ -130,6 +130,12 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
     *out = made;
 }
 
+bool pare_f32_takes_tiles(const pare_gpu_spec *spec, const pare_gpu_product *p)
+{
+    enum { LEAST_ROWS = 512, LEAST_COLUMNS = 64 };
+    return spec->tf32 || (p->rows >= LEAST_ROWS && p->columns >= LEAST_COLUMNS);
+}
+
 static void f32_predict(const pare_gpu_spec *spec, const char *counts, const char *stem,
                         const pare_gpu_product *p, pare_roofline_step *out)
 {
@@ -202,7 +208,7 @@ void pare_product_predict(const pare_gpu_spec *spec, const char *counts, const c
     if (p->library) {
         library_predict(spec, p, &made);
         pare_sparse_predict(spec, counts, stem, p, &made);
-    } else if (p->type == PARE_f32 && !p->chunks)
+    } else if (p->type == PARE_f32 && !(p->chunks && pare_f32_takes_tiles(spec, p)))
         f32_predict(spec, counts, stem, p, &made);
     else {
         for (int t = 0; t < PARE_GPU_TILES; t++)
