@@ -11,7 +11,7 @@ extern "C" {
 
 /* Products that the smallest tile is too large for stay with gemm_f32.cu, whose threads outside of
    a product do not work. */
-enum { PARE_CUDA_F32_ROWS = 512, PARE_CUDA_F32_COLUMNS = 64 };
+enum { PARE_CUDA_F32_ROWS = 32, PARE_CUDA_F32_COLUMNS = 64 };
 static inline bool pare_cuda_f32_is_large(const pare_cuda_gemm_args *p)
 {
     return p->rows >= PARE_CUDA_F32_ROWS && p->columns >= PARE_CUDA_F32_COLUMNS;

@@ -132,7 +132,7 @@ static void tiles_predict(const pare_gpu_spec *spec, const char *counts, const c
 
 bool pare_f32_takes_tiles(const pare_gpu_spec *spec, const pare_gpu_product *p)
 {
-    enum { LEAST_ROWS = 512, LEAST_COLUMNS = 64 };
+    enum { LEAST_ROWS = 32, LEAST_COLUMNS = 64 };
     return spec->tf32 || (p->rows >= LEAST_ROWS && p->columns >= LEAST_COLUMNS);
 }
 
