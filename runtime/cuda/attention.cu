@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of any floats and strides: a block of four warps for eight queries of f32, or,
-   of many keys and of halves, for one. Warps share out the keys, lanes a key's depth; the scores
-   stay in shared memory; then threads share out the width of V. K and V are read once a block. And
-   the host half of this, of attention_flash.cu and of attention_int8.cu. */
+/* Attention of any floats and strides: a block of four warps for eight queries of f32, or, of many
+   keys and of halves, for one. Warps share out the keys, lanes a key's depth; the scores stay in
+   shared memory; then threads share out the width of V. K and V are read once a block. And the host
+   half of this, of attention_flash.cu and of attention_int8.cu. */
 #include "runtime/cuda/attention.cuh"
 #include "runtime/cuda/device/common.cuh"
 #include "runtime/cuda/device/dependent.cuh"

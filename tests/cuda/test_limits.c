@@ -62,6 +62,19 @@ static const pare_kernel *kernel_for(const fixture *f)
     return NULL;
 }
 
+/* Of a node that was prepared. */
+static pare_call call_of(fixture *f)
+{
+    return (pare_call){.ctx = &f->g.ctx,
+                       .node = f->prep.node,
+                       .in = f->in,
+                       .out = &f->out,
+                       .in_count = f->prep.in_count,
+                       .out_count = 1,
+                       .state = f->prep.state,
+                       .stream = f->device->setup};
+}
+
 static bool taken(const char *op, int inputs, const pare_shape *in, pare_shape out)
 {
     fixture f;
@@ -193,14 +206,7 @@ static void a_grid_past_its_limit_names_the_node(void **state)
     const pare_kernel *k = kernel_for(&f);
     assert_non_null(k);
     if (k->prepare) assert_int_equal(k->prepare(&f.prep), PARE_OK);
-    const pare_call call = {.ctx = &f.g.ctx,
-                            .node = f.prep.node,
-                            .in = f.in,
-                            .out = &f.out,
-                            .in_count = 1,
-                            .out_count = 1,
-                            .state = f.prep.state,
-                            .stream = f.device->setup};
+    const pare_call call = call_of(&f);
     assert_int_equal(k->run(&call), PARE_DEVICE);
     assert_non_null(strstr(f.g.ctx.message, "(Softmax), tensor 'y'"));
     assert_non_null(strstr(f.g.ctx.message, "larger than a grid"));
@@ -214,14 +220,7 @@ static void kernel_runs(fixture *f)
     const pare_kernel *k = kernel_for(f);
     assert_non_null(k);
     if (k->prepare) assert_int_equal(k->prepare(&f->prep), PARE_OK);
-    const pare_call call = {.ctx = &f->g.ctx,
-                            .node = f->prep.node,
-                            .in = f->in,
-                            .out = &f->out,
-                            .in_count = f->prep.in_count,
-                            .out_count = 1,
-                            .state = f->prep.state,
-                            .stream = f->device->setup};
+    const pare_call call = call_of(f);
     assert_int_equal(k->run(&call), PARE_OK);
     CUDA_IS(cudaSuccess, cudaDeviceSynchronize());
     if (k->release) k->release(f->prep.state);

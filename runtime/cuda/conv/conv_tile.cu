@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions whose weights are computed, gradients of their pictures, and transposed
-   convolutions, which are such gradients, as products in tiles: Y   rows: positions of Y, columns:
-   filters, depth: taps and channels (channels fastest) dX  rows: positions of X, columns: channels,
-   depth: taps and filters (filters fastest) f16 and bf16 are multiplied on tensor cores, and so is
-   f32 where the device allows TF32; else f32 by plain multiply-adds, in order of depth. Weights are
-   written to scratch first, the rows of W that a tile reads. Positions of dX are sorted by their
-   remainder under the stride: those of one class meet the same taps of W, and are windows of stride
-   1 over dY, so that no tap is multiplied in vain. Bytes moved: pictures once a tile of columns
-   (from cache but for the first), weights three times and once a tile of rows. */
+   convolutions, which are such gradients, as products in tiles:
+     Y   rows: positions of Y, columns: filters, depth: taps and channels (channels fastest)
+     dX  rows: positions of X, columns: channels, depth: taps and filters (filters fastest)
+   f16 and bf16 are multiplied on tensor cores, and so is f32 where the device allows TF32; else f32
+   by plain multiply-adds, in order of depth. Weights are written to scratch first, the rows of W
+   that a tile reads. Positions of dX are sorted by their remainder under the stride: those of one
+   class meet the same taps of W, and are windows of stride 1 over dY, so that no tap is multiplied
+   in vain. Bytes moved: pictures once a tile of columns (from cache but for the first), weights
+   three times and once a tile of rows. */
 #include "runtime/cuda/conv/conv.h"
 #include "runtime/cuda/gemm/epilogue.cuh"
 

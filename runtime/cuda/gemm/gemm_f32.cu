@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of 32-bit floats by plain multiply-adds, but for those whose factors chunks bring
-   (gemm_f32_tiles.cu): a block of 256 threads makes 64 x 64 sums, 4 x
-   4 a thread; 16 steps of depth at a time are in shared memory, depth outermost, so that a thread
-   reads neighbours. Sums are folded in order of depth, each step one fused multiply-add. Threads
-   whose sums all are outside the product only bring: of few rows, as of one sample, a part works.
-   Weights of 4 or 8 bits become f32 on the way to shared memory: sums are those of W as f32. */
+/* Products of 32-bit floats by plain multiply-adds, but for large ones whose factors chunks bring
+   (gemm_f32_tiles.cu): a block of 256 threads makes 64 x 64 sums, 4 x 4 a thread; 16 steps of depth
+   at a time are in shared memory, depth outermost, so that a thread reads neighbours. Sums are
+   folded in order of depth, each step one fused multiply-add. Threads whose sums all are outside
+   the product only bring: of few rows, as of one sample, a part works. Weights of 4 or 8 bits
+   become f32 on the way to shared memory: sums are those of W as f32. */
 #include "runtime/cuda/gemm/gemm_f32_tiles.h"
 #include "runtime/cuda/gemm/weights.cuh"
 

@@ -33,9 +33,7 @@ static inline int64_t pare_wgmma_rows(int64_t columns, int y_bytes)
     return (columns + lot - 1) / lot * lot;
 }
 
-/* Entries of `four`: those of columns behind the last are read, too, as far as the widest tile
- * goes.
- */
+/* Entries of `four`: a tile reads those of columns behind the last, too. */
 enum { PARE_WGMMA_WIDEST = 256 };
 static inline int64_t pare_wgmma_fours(int64_t columns)
 {
